@@ -243,8 +243,8 @@ static void addTarget(TargetAttr target, plan::Plan &plan) {
 static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t ranks, int64_t dataRanks) {
   if (ranks > stages)
     return function.emitError() << ranks << " ranks, expected at most " << stages << ", one a stage";
-  if (const int64_t all = dataRanks * ranks * tensorRanksOf(function); all > kMostRanks)
-    return function.emitError() << all << " ranks, expected at most " << kMostRanks;
+  if (const int64_t all = dataRanks * ranks * tensorRanksOf(function); all > kMaxRanks)
+    return function.emitError() << all << " ranks, expected at most " << kMaxRanks;
   return success();
 }
 

@@ -9,12 +9,12 @@ namespace cleave {
 using EmitError = function_ref<InFlightDiagnostic()>;
 
 /// As many ranks, replicas or micro-batches as a plan can have.
-static constexpr int64_t kMostCount = 1 << 16;
+static constexpr int64_t kMaxCount = 1 << 16;
 
 static LogicalResult checkCount(EmitError emitError, StringRef what, int64_t count) {
-  if (count >= 1 && count <= kMostCount)
+  if (count >= 1 && count <= kMaxCount)
     return success();
-  return emitError() << "found " << what << " = " << count << ", expected 1 to " << kMostCount;
+  return emitError() << "found " << what << " = " << count << ", expected 1 to " << kMaxCount;
 }
 
 static LogicalResult checkAmounts(EmitError emitError, StringRef what, DenseI64ArrayAttr amounts) {

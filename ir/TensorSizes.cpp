@@ -31,11 +31,11 @@ LogicalResult checkTensorSizes(func::FuncOp function) {
   auto check = [&](Operation *op, Value value) -> LogicalResult {
     const uint64_t bytes = bytesOf(value, shapes);
     total = llvm::SaturatingAdd(total, bytes);
-    if (bytes > uint64_t(kMostTensorBytes))
-      return op->emitError() << "found a " << value.getType() << ", expected at most " << kMostTensorBytes
+    if (bytes > uint64_t(kMaxTensorBytes))
+      return op->emitError() << "found a " << value.getType() << ", expected at most " << kMaxTensorBytes
                              << " bytes a tensor; give smaller sizes";
-    if (total > uint64_t(kMostFunctionBytes))
-      return op->emitError() << "found values of more than " << kMostFunctionBytes
+    if (total > uint64_t(kMaxFunctionBytes))
+      return op->emitError() << "found values of more than " << kMaxFunctionBytes
                              << " bytes up to here; give smaller sizes, or fewer tensors";
     return success();
   };

@@ -8,7 +8,7 @@ namespace cleave {
 
 /// Limits of the bytes of one tensor, and of all values of a function together, which keep sums and products
 /// within 64 bits.
-inline constexpr int64_t kMostTensorBytes = int64_t(1) << 50, kMostFunctionBytes = int64_t(1) << 60;
+inline constexpr int64_t kMaxTensorBytes = int64_t(1) << 50, kMaxFunctionBytes = int64_t(1) << 60;
 
 /// Limit of the size of a named dimension in the example inputs.
 inline constexpr int64_t kMaxExampleSize = (int64_t(1) << 31) - 1;

@@ -26,9 +26,10 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     WalkResult draws = function.walk([&](OperatorOp op) {
       if (!isRandom(op) || op->getParentOp() == function)
         return WalkResult::advance();
-      op->emitError() << op.getName()
-                      << " draws random numbers inside control flow, others on each tensor-parallel rank; use "
-                      << "pipeline stages alone (--mesh pp=N)";
+      op->emitError()
+          << op.getName()
+          << " draws random numbers inside control flow, others on each tensor-parallel rank; use "
+          << "pipeline stages alone (--mesh pp=N)";
       return WalkResult::interrupt();
     });
     if (draws.wasInterrupted())
@@ -90,7 +91,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     function->setAttr(kTensorRanksAttr, b.getI64IntegerAttr(tp));
     llvm::DenseMap<Operation *, SeedAttr> seeds;
     for (auto [order, seed] : llvm::enumerate(decision.seeds))
-      seeds[ParamOp(seed.weight)] = SeedAttr::get(&getContext(), seed.dim, order, seed.isCut);
+      seeds[ParamOp(seed.weight)] = SeedAttr::get(&getContext(), seed.dim, order, seed.ends);
     for (const WeightDecision &weight : decision.weights)
       setDecision(ParamOp(weight.weight),
                   WeightShardingAttr::get(&getContext(), b.getStringAttr(wordOf(weight.style)),

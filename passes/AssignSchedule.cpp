@@ -15,7 +15,7 @@ namespace cleave {
 #include "passes/Passes.h.inc"
 
 /// The limit of --microbatches.
-static constexpr int64_t kMostMicrobatches = 65536;
+static constexpr int64_t kMaxMicrobatches = 65536;
 
 namespace {
 struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
@@ -25,10 +25,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     func::FuncOp function = getOperation();
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
-    if (ranks > kMostRanks)
-      return fail("found " + Twine(ranks) + " ranks, expected at most " + Twine(kMostRanks));
-    if (dp == 0 || dp > kMostRanks)
-      return fail("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMostRanks));
+    if (ranks > kMaxRanks)
+      return fail("found " + Twine(ranks) + " ranks, expected at most " + Twine(kMaxRanks));
+    if (dp == 0 || dp > kMaxRanks)
+      return fail("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMaxRanks));
     const uint32_t tensorRanks = tensorRanksOf(function), width = tensorRanks * dp;
     const size_t devices = size_t(ranks) * width;
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(devices)) : Machine::load(machine);
@@ -126,7 +126,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     const int64_t size = llvm::divideCeil(shapes.sizes().lookup(batch), dp);
     unsigned best = 1;
     double bestSeconds = std::numeric_limits<double>::infinity();
-    for (int64_t count = 1; count <= std::min(size, kMostMicrobatches); ++count) {
+    for (int64_t count = 1; count <= std::min(size, kMaxMicrobatches); ++count) {
       // Other numbers give parts of unequal size, which cost as much as the largest.
       if (size % count != 0)
         continue;

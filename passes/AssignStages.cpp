@@ -25,8 +25,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     if (!target)
       return fail(llvm::toString(target.takeError()));
     const uint32_t tensorRanks = tensorRanksOf(function);
-    if (dp == 0 || dp > kMostRanks)
-      return fail(("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMostRanks)).str());
+    if (dp == 0 || dp > kMaxRanks)
+      return fail(("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMaxRanks)).str());
     const PipelineDeviceGroups places(*target, ranks ? ranks : stages, tensorRanks * dp, tensorRanks);
     ModelGraph model = buildModelGraph(function, places.kinds, stages);
     CutRequest request;

@@ -20,7 +20,7 @@ inline constexpr llvm::StringLiteral kPrecisionAttr = "cleave.precision";
 /// On an operation: its pipeline stage, by assign-stages.
 inline constexpr llvm::StringLiteral kStageAttr = "cleave.stage";
 /// Limit of the ranks in a plan.
-inline constexpr uint32_t kMostRanks = 65536;
+inline constexpr uint32_t kMaxRanks = 65536;
 
 } // namespace cleave
 

@@ -14,7 +14,7 @@ namespace cleave {
 #include "passes/Passes.h.inc"
 
 /// The tools' limit of devices.
-static constexpr int64_t kMostStages = 65536;
+static constexpr int64_t kMaxStages = 65536;
 
 namespace {
 /// A stage while it is built.
@@ -134,8 +134,8 @@ struct SplitStages : impl::SplitStagesBase<SplitStages> {
     int64_t last = -1;
     for (Operation &op : block) {
       auto stage = StageSplitter::stageOf(&op);
-      if (stage && (*stage < 0 || *stage >= kMostStages)) {
-        op.emitError() << "found stage " << *stage << ", expected 0 to " << kMostStages - 1;
+      if (stage && (*stage < 0 || *stage >= kMaxStages)) {
+        op.emitError() << "found stage " << *stage << ", expected 0 to " << kMaxStages - 1;
         return signalPassFailure();
       }
       last = std::max(last, stage.value_or(-1));

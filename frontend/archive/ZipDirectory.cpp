@@ -24,7 +24,7 @@ static constexpr uint16_t kHasDescriptor = 1 << 3, kUtf8Names = 1 << 11;
 static constexpr uint16_t kDeflated = 8;
 static constexpr uint16_t kSizes64 = 1, kPadding = 0x4246;
 /// Deflate cannot expand a byte to more (RFC 1951: 258 bytes in 2 bits).
-static constexpr uint64_t kMostExpansion = 1032;
+static constexpr uint64_t kMaxExpansion = 1032;
 
 static llvm::Error damaged(const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), what + "; copy or save the model again");
@@ -200,7 +200,7 @@ llvm::Expected<Entry> DirectoryReader::readEntry(FieldReader &fields) {
     return damaged("the entry of record " + entry.name + " in the archive's directory is damaged");
   if (entry.shared.flags & ~(kHasDescriptor | kUtf8Names))
     return damaged("record " + entry.name + " has flags that torch.jit.save does not set");
-  if (entry.shared.method == kDeflated ? entry.size / kMostExpansion > entry.storedSize
+  if (entry.shared.method == kDeflated ? entry.size / kMaxExpansion > entry.storedSize
                                        : entry.shared.method != 0 || entry.size != entry.storedSize)
     return damaged("record " + entry.name + " has sizes or a method that torch.jit.save does not write");
   return entry;

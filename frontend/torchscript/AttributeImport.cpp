@@ -22,7 +22,7 @@ std::string describeDType(const at::Tensor &tensor) {
 }
 
 /// Integer tensors up to this size have their elements in the IR, for size arithmetic.
-static constexpr int64_t kMostKnownElements = 16;
+static constexpr int64_t kMaxKnownElements = 16;
 
 void TorchScriptImporter::collectWeights(const c10::IValue &module, const std::string &path) {
   auto object = module.toObject();
@@ -60,7 +60,7 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   }
   const WeightTable::Entry *entry = weights.find(unique);
   DenseI64ArrayAttr value;
-  if (tensor.dim() <= 1 && tensor.numel() <= kMostKnownElements && tensor.scalar_type() == at::kLong)
+  if (tensor.dim() <= 1 && tensor.numel() <= kMaxKnownElements && tensor.scalar_type() == at::kLong)
     value = b.getDenseI64ArrayAttr(
         ArrayRef<int64_t>(tensor.contiguous().const_data_ptr<int64_t>(), size_t(tensor.numel())));
   // Training changes parameters and buffers, so only constants have a number.

@@ -82,7 +82,7 @@ IfOp TorchScriptImporter::addStates(IfOp branch, ArrayRef<States> after) {
 }
 
 /// Loops with more nodes in all iterations together stay loops.
-static constexpr int64_t kMostUnrolled = 10000;
+static constexpr int64_t kMaxUnrolled = 10000;
 
 static int64_t nodesIn(const torch::jit::Block *block) {
   int64_t count = 0;
@@ -122,7 +122,7 @@ LogicalResult TorchScriptImporter::importLoop(Node *node, Scope &scope) {
   auto goesOn = torch::jit::constant_as<bool>(const_cast<torch::jit::Value *>(body->outputs()[0]));
   if (matchPattern((*operands)[0], m_Constant(&trips)) && matchPattern((*operands)[1], m_Constant(&begins)) &&
       !begins.getValue().isZero() && goesOn.value_or(false) &&
-      trips.getInt() <= kMostUnrolled / std::max<int64_t>(nodesIn(body), 1))
+      trips.getInt() <= kMaxUnrolled / std::max<int64_t>(nodesIn(body), 1))
     return unrollLoop(node, trips.getInt(), scope);
   auto changed = changedLists(node, scope);
   if (failed(changed))

@@ -9,7 +9,7 @@ namespace cleave {
 using llvm::StringRef;
 
 /// Limit of the bytes of an operand that is filled with a number to try an operator.
-static constexpr int64_t kMostFallbackBytes = 64 << 20;
+static constexpr int64_t kMaxFallbackBytes = 64 << 20;
 
 at::Tensor withoutData(const at::Tensor &tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
@@ -26,7 +26,7 @@ static std::optional<at::Tensor> filledLike(const at::Tensor &tensor, int number
   if (!tensor.defined() || !tensor.is_meta())
     return tensor;
   // A tensor with repeated elements has more elements than memory.
-  if (std::max(int64_t(tensor.storage().nbytes()), int64_t(tensor.nbytes())) > kMostFallbackBytes)
+  if (std::max(int64_t(tensor.storage().nbytes()), int64_t(tensor.nbytes())) > kMaxFallbackBytes)
     return std::nullopt;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).fill_(number);
 }

@@ -13,9 +13,9 @@ using namespace mlir;
 namespace cleave {
 
 /// Limit of the iterations of a loop that is followed; values of longer loops are unknown.
-static constexpr int64_t kMostIterations = 1000;
+static constexpr int64_t kMaxIterations = 1000;
 /// Limit of the elements of a one-dimensional integer tensor whose values are followed.
-static constexpr int64_t kMostKnownElements = 16;
+static constexpr int64_t kMaxKnownElements = 16;
 
 static std::optional<std::vector<int64_t>> evaluate(ArrayRef<std::string> texts,
                                                     const llvm::StringMap<int64_t> &sizes) {
@@ -88,9 +88,8 @@ static bool isSame(const c10::IValue &a, const c10::IValue &b) {
 
 /// Few integers with known values, of which sizes may be made.
 static bool isSmallAndKnown(const at::Tensor &tensor) {
-  return tensor.is_cpu() &&
-         (tensor.dim() == 0 || (tensor.dim() == 1 && tensor.numel() <= kMostKnownElements &&
-                                c10::isIntegralType(tensor.scalar_type(), true)));
+  return tensor.is_cpu() && (tensor.dim() == 0 || (tensor.dim() == 1 && tensor.numel() <= kMaxKnownElements &&
+                                                   c10::isIntegralType(tensor.scalar_type(), true)));
 }
 
 void Sampler::set(Value value, c10::IValue now) {
@@ -365,7 +364,7 @@ void Sampler::runLoop(Operation *op) {
   llvm::DenseMap<Value, c10::IValue> before;
   llvm::DenseSet<Value> varying;
   int64_t i = 0;
-  for (; goesOn.value_or(false) && i < limit && i < kMostIterations; ++i) {
+  for (; goesOn.value_or(false) && i < limit && i < kMaxIterations; ++i) {
     values[body.getArgument(0)] = c10::IValue(i);
     goesOn = runIteration(body, before, varying);
   }

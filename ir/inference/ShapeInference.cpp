@@ -334,8 +334,8 @@ private:
 /// Fits expressions to all values, with as many extra samples as needed.
 static void generalize(func::FuncOp function, Samples &samples, InferredValues &result) {
   // Each sample halves the candidates: 64 divisors take six rounds, and a row confirms the last one.
-  constexpr int kMostRounds = 8;
-  for (int round = 0; round < kMostRounds; ++round) {
+  constexpr int kMaxRounds = 8;
+  for (int round = 0; round < kMaxRounds; ++round) {
     result.tensors.clear();
     result.sizes.clear();
     result.sizeLists.clear();

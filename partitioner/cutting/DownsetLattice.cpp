@@ -9,7 +9,7 @@
 namespace cleave {
 
 /// Bytes of downsets and steps while they are enumerated.
-static constexpr uint64_t kMostBytes = 512ull << 20;
+static constexpr uint64_t kMaxBytes = 512ull << 20;
 
 /// Enumerates downsets breadth first, so that subsets come first. A downset is a row of bits, found by its
 /// hash.
@@ -109,8 +109,7 @@ bool DownsetEnumeration::run() {
     for (uint32_t step = lattice.firstSteps[downset]; step < lattice.allSteps.size(); ++step) {
       lattice.allSteps[step].target = grow(downset, lattice.allSteps[step].group);
       if (count > most ||
-          bits.size() * sizeof(uint64_t) + lattice.allSteps.size() * sizeof(DownsetLattice::Step) >
-              kMostBytes)
+          bits.size() * sizeof(uint64_t) + lattice.allSteps.size() * sizeof(DownsetLattice::Step) > kMaxBytes)
         return false;
     }
   }

@@ -397,7 +397,7 @@ SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, doubl
   const std::optional<DownsetLattice> lattice = DownsetLattice::all(graph, mostDownsets);
   if (!lattice)
     return {std::nullopt, SearchEnd::TooManyDownsets};
-  if (devices.statesOf(lattice->size()) > kMostSearchStates)
+  if (devices.statesOf(lattice->size()) > kMaxSearchStates)
     return {std::nullopt, SearchEnd::TooManyStates};
   auto found = DownsetSearch(graph, devices, *lattice).run(bound, work, /*mayEndEarly=*/true);
   if (work > 0)

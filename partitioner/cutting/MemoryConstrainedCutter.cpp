@@ -36,10 +36,10 @@ std::vector<int64_t> MemoryConstrainedCutter::budgetsOfStages(MemoryBudgetsRef b
 
 MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fit(MemoryBudgetsRef budgets) const {
   // Limits follow what the last cut holds. After a few cuts they may only fall, so that the loop ends.
-  constexpr int kMostCuts = 10, kFree = 4;
+  constexpr int kMaxCuts = 10, kFree = 4;
   Fitted result;
   std::vector<int64_t> next = budgetsOfStages(budgets);
-  for (int count = 0; count < kMostCuts && next != result.weightLimits; ++count) {
+  for (int count = 0; count < kMaxCuts && next != result.weightLimits; ++count) {
     CutRequest tried = request;
     for (auto [stage, limit] : llvm::zip(tried.stages, next))
       stage.weightLimit = limit;
@@ -118,7 +118,7 @@ static MemoryBudgets atLeast(int64_t least, MemoryBudgets budgets) {
 
 std::optional<MemoryConstrainedCutter::Least> MemoryConstrainedCutter::leastBudget() const {
   constexpr int64_t kParts = 256;
-  constexpr int kMostExact = 16;
+  constexpr int kMaxExact = 16;
   const MemoryBudgets others = othersBudgets();
   // The bytes held by the ranks of the smallest budget.
   auto heldBy = [&](Fitted fitted) {
@@ -137,7 +137,7 @@ std::optional<MemoryConstrainedCutter::Least> MemoryConstrainedCutter::leastBudg
     else
       tooLittle = middle;
   }
-  for (int count = 0; count < kMostExact; ++count) {
+  for (int count = 0; count < kMaxExact; ++count) {
     Fitted less = fitInAnyOrder(atLeast(least.bytes - 1, others));
     if (!less.cut)
       break;

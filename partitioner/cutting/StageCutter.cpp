@@ -410,7 +410,7 @@ static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, c
                                                       double lowerBound) {
   // Twice as many groups as stages leave a block to each.
   const uint64_t groups = graph.groups.size(),
-                 most = std::max<uint64_t>(kMostSearchStates / devices.statesOf(1),
+                 most = std::max<uint64_t>(kMaxSearchStates / devices.statesOf(1),
                                            2 * devices.accelerators.size());
   const uint64_t together = (groups + most - 1) / most;
   std::vector<uint32_t> blockOf;

@@ -62,7 +62,7 @@ struct StageCut : SearchProof {
 /// The search is exact, by dynamic programming over the graph's downsets (DownsetSearch.h). Beyond `limits`
 /// it gives the better of two cuts: program order's best one, O(nodes² · stages) at worst, and the best one
 /// of a graph whose connected nodes were merged, which has fewer downsets. Where nodes times stages exceed
-/// kMostSearchStates, neighbours in program order are merged first.
+/// kMaxSearchStates, neighbours in program order are merged first.
 ///
 /// \param graph    in topological order: no consumer stands before its producer. Seconds and bytes are >= 0.
 /// \param request  its `stageStarts` are nodes of the graph.

@@ -33,7 +33,7 @@ std::string SearchProof::describe(const SearchLimits &limits) const {
   case SearchEnd::Interrupted:
     return formatv("{0}: interrupted", what);
   case SearchEnd::TooManyStates:
-    return formatv("{0}: downsets times devices are more than {1:N}", what, kMostSearchStates);
+    return formatv("{0}: downsets times devices are more than {1:N}", what, kMaxSearchStates);
   default:
     return formatv("{0}: more than {1:N} downsets", what, limits.downsets);
   }

@@ -19,7 +19,7 @@ struct SearchLimits {
 };
 
 /// Limit of the dynamic program's states, which take 16 bytes each.
-inline constexpr uint64_t kMostSearchStates = 1 << 25;
+inline constexpr uint64_t kMaxSearchStates = 1 << 25;
 
 /// Stops searches of this thread early, with the best result so far, once `isWanted` returns true; searches
 /// poll it. The scope is per thread because pass pipelines are text, which cannot carry a stop token.

@@ -18,21 +18,21 @@ using llvm::Twine;
 
 namespace cleave {
 
-static constexpr JsonFileKind kMachineFile = {"machine file", 1 << 20, 16 * kMostDevices};
+static constexpr JsonFileKind kMachineFile = {"machine file", 1 << 20, 16 * kMaxDevices};
 static constexpr size_t kLongestName = 64;
 
 static constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {
-    {"flops_per_second", 1, kMostRate, &DeviceSpec::flopsPerSecond},
-    {"memory_bytes_per_second", 1, kMostRate, &DeviceSpec::memoryBytesPerSecond},
-    {"operator_seconds", 0, kMostSeconds, &DeviceSpec::operatorSeconds},
+    {"flops_per_second", 1, kMaxRate, &DeviceSpec::flopsPerSecond},
+    {"memory_bytes_per_second", 1, kMaxRate, &DeviceSpec::memoryBytesPerSecond},
+    {"operator_seconds", 0, kMaxSeconds, &DeviceSpec::operatorSeconds},
 };
 static constexpr NumberKey<Link> kLinkNumbers[] = {
-    {"latency_seconds", 0, kMostSeconds, &Link::latencySeconds},
-    {"bytes_per_second", 1, kMostRate, &Link::bytesPerSecond},
+    {"latency_seconds", 0, kMaxSeconds, &Link::latencySeconds},
+    {"bytes_per_second", 1, kMaxRate, &Link::bytesPerSecond},
 };
 
 static constexpr NumberKey<CollectiveCosts::Measured> kCollectiveNumbers[] = {
-    {"latency_seconds", 0, kMostSeconds, &CollectiveCosts::Measured::latencySeconds},
+    {"latency_seconds", 0, kMaxSeconds, &CollectiveCosts::Measured::latencySeconds},
 };
 
 //===- Devices ------------------------------------------------------------===//
@@ -171,7 +171,7 @@ static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where
           where, describeJson(bytes), std::numeric_limits<int64_t>::max());
   }
   if (const json::Value *threads = object->get("threads"))
-    if (Error error = readCount(*threads, where + ".threads", 1, kMostThreads).moveInto(device.threads))
+    if (Error error = readCount(*threads, where + ".threads", 1, kMaxThreads).moveInto(device.threads))
       return error;
   return device;
 }
@@ -180,10 +180,10 @@ static Error readDevices(const json::Value &value, StringRef path, const DeviceK
                          std::vector<DeviceSpec> &devices) {
   llvm::StringMap<size_t> places;
   const json::Array *array = value.getAsArray();
-  if (!array || array->empty() || array->size() > kMostDevices)
+  if (!array || array->empty() || array->size() > kMaxDevices)
     return failure("{0}: devices: found {1}, expected an array of 1 to {2} devices", path,
                    array ? llvm::formatv("{0} devices", array->size()).str() : describeJson(&value),
-                   kMostDevices);
+                   kMaxDevices);
   std::optional<size_t> withoutKind;
   for (size_t index = 0; index < array->size(); ++index) {
     const std::string where = llvm::formatv("{0}: devices[{1}]", path, index);
@@ -225,7 +225,7 @@ static Error readCollective(const json::Value &value, StringRef where, size_t de
     return error;
   measured.ranks = std::max<size_t>(devices, 2);
   if (const json::Value *ranks = (*entry)->get("ranks"))
-    if (Error error = readCount(*ranks, where + ".ranks", 2, kMostDevices).moveInto(measured.ranks))
+    if (Error error = readCount(*ranks, where + ".ranks", 2, kMaxDevices).moveInto(measured.ranks))
       return error;
   return readTable(**entry, where, kByBytes).moveInto(measured.bytesPerSecond);
 }

@@ -6,7 +6,7 @@
 
 namespace cleave {
 
-inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
+inline constexpr uint32_t kMaxDevices = 1024, kMaxThreads = 1024;
 
 // clang-format off: it would break the lines of the examples and of the table.
 /// Reads a machine file; an error names the key that is at fault. A machine file is one object:

@@ -44,17 +44,17 @@ const TableKeys kByBytes = {kByteAxis, "bytes_per_second"};
 static const StringRef kRateKeyNames[] = {"products", "operators", "memory"};
 const llvm::ArrayRef<StringRef> kRateKeys = kRateKeyNames;
 static constexpr llvm::StringLiteral kProductDtypes[] = {"float32", "bfloat16", "float16"};
-static constexpr double kMostSize = 1e15;
-static constexpr size_t kMostRates = 4096, kLongestOperator = 128;
+static constexpr double kMaxSize = 1e15;
+static constexpr size_t kMaxRates = 4096, kLongestOperator = 128;
 
 /// Reads an array of `count` numbers; of any length if `count` is 0.
 static Expected<std::vector<double>> readArray(const json::Value *value, const Twine &where, double most,
                                                size_t count) {
   const json::Array *array = value->getAsArray();
-  if (!array || array->empty() || array->size() > kMostRates || (count && array->size() != count))
+  if (!array || array->empty() || array->size() > kMaxRates || (count && array->size() != count))
     return failure("{0}: found {1}, expected an array of {2} numbers", where.str(),
                    array ? llvm::formatv("{0} values", array->size()).str() : describeJson(value),
-                   count ? std::to_string(count) : "1 to " + std::to_string(kMostRates));
+                   count ? std::to_string(count) : "1 to " + std::to_string(kMaxRates));
   std::vector<double> numbers;
   for (const json::Value &item : *array) {
     const std::optional<double> number = item.getAsNumber();
@@ -71,7 +71,7 @@ Expected<RateTable> readTable(const json::Object &object, StringRef where, const
   size_t points = 1;
   for (StringRef axis : keys.axes) {
     const std::string at = (where + "." + axis).str();
-    auto sizes = readArray(object.get(axis), at, kMostSize, 0);
+    auto sizes = readArray(object.get(axis), at, kMaxSize, 0);
     if (!sizes)
       return sizes.takeError();
     for (size_t i = 1; i < sizes->size(); ++i)
@@ -79,12 +79,12 @@ Expected<RateTable> readTable(const json::Object &object, StringRef where, const
         return failure("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
                        plan::numberText((*sizes)[i]), plan::numberText((*sizes)[i - 1]));
     points *= sizes->size();
-    if (points > kMostRates)
+    if (points > kMaxRates)
       return failure("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,
-                     kMostRates);
+                     kMaxRates);
     axes.push_back(std::move(*sizes));
   }
-  auto rates = readArray(object.get(keys.rate), where + "." + keys.rate, kMostRate, points);
+  auto rates = readArray(object.get(keys.rate), where + "." + keys.rate, kMaxRate, points);
   if (!rates)
     return rates.takeError();
   return RateTable(std::move(axes), std::move(*rates));

@@ -22,8 +22,8 @@ template <typename Struct> struct NumberKey {
   double Struct::*member;
 };
 
-inline constexpr double kMostRate = 1e21;
-inline constexpr double kMostSeconds = 1000;
+inline constexpr double kMaxRate = 1e21;
+inline constexpr double kMaxSeconds = 1000;
 
 /// `value` as an object; the error says what it should be.
 llvm::Expected<const llvm::json::Object *> asObject(const llvm::json::Value &value, llvm::StringRef where,

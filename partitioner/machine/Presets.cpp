@@ -124,12 +124,12 @@ static std::string nearestPreset(StringRef word) {
     nearest = "cpu";
   if (!count && nearest != "cpu")
     return nearest.str();
-  return llvm::formatv("{0}:{1}", nearest, std::clamp<uint64_t>(count.value_or(1), 1, kMostDevices)).str();
+  return llvm::formatv("{0}:{1}", nearest, std::clamp<uint64_t>(count.value_or(1), 1, kMaxDevices)).str();
 }
 
 std::optional<Machine> Machine::preset(StringRef word) {
   auto [name, count] = splitPreset(word);
-  const bool isNode = name == word, isCounted = count && *count >= 1 && *count <= kMostDevices;
+  const bool isNode = name == word, isCounted = count && *count >= 1 && *count <= kMaxDevices;
   if (name == "cpu" && isCounted)
     return cpu(*count);
   for (const GpuNode &node : kGpuNodes)
@@ -146,7 +146,7 @@ Expected<Machine> Machine::load(StringRef presetOrPath) {
   return failure(
       "machine '{0}': no such preset or file; presets are cpu:N, {1}, of which NAME:N are N devices, 1 "
       "to {2}; the nearest is {3}; give one of these, or a file as cleave profile writes it",
-      presetOrPath, llvm::join(llvm::map_range(kGpuNodes, std::mem_fn(&GpuNode::name)), ", "), kMostDevices,
+      presetOrPath, llvm::join(llvm::map_range(kGpuNodes, std::mem_fn(&GpuNode::name)), ", "), kMaxDevices,
       nearestPreset(presetOrPath));
 }
 

@@ -42,7 +42,7 @@ static constexpr uint32_t kNoHost = UINT32_MAX;
 
 /// Limit of the nodes and edges visited while joining; each round shortens a chain of idle groups by one at
 /// each end.
-static constexpr size_t kMostVisits = 5000000;
+static constexpr size_t kMaxVisits = 5000000;
 
 Contraction::Contraction(const PlacementProblem &problem) {
   double total = 0;
@@ -157,7 +157,7 @@ GroupGraph contract(const PlacementProblem &problem) {
   Contraction contraction(problem);
   contraction.fuseCycles();
   const size_t visits = problem.nodes.size() + problem.edges.size();
-  for (size_t visited = 0; visited < kMostVisits && contraction.joinIdle(); visited += visits)
+  for (size_t visited = 0; visited < kMaxVisits && contraction.joinIdle(); visited += visits)
     ;
   // Groups have grown; restores a topological order.
   contraction.fuseCycles();

@@ -17,7 +17,7 @@ namespace cleave {
 
 static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Limit of the nodes that a message names.
-static constexpr size_t kMostNamed = 4;
+static constexpr size_t kMaxNamed = 4;
 
 /// Loads by their definition, from nodes and edges.
 static Placement describe(const PlacementProblem &problem, const GroupGraph &graph,
@@ -55,9 +55,9 @@ static Placement describe(const PlacementProblem &problem, const GroupGraph &gra
 /// `node 7`, or `nodes 3, 4 (on one device)`.
 static std::string nameGroup(const PlacementProblem &problem, const GroupGraph &graph, uint32_t group) {
   std::vector<std::string> ids;
-  for (uint32_t node = 0; node < problem.nodes.size() && ids.size() <= kMostNamed; ++node)
+  for (uint32_t node = 0; node < problem.nodes.size() && ids.size() <= kMaxNamed; ++node)
     if (graph.groupOf[node] == group)
-      ids.push_back(ids.size() == kMostNamed ? "…" : std::to_string(problem.nodes[node].id));
+      ids.push_back(ids.size() == kMaxNamed ? "…" : std::to_string(problem.nodes[node].id));
   if (ids.size() == 1)
     return "node " + ids.front();
   return "nodes " + llvm::join(ids, ", ") + " (on one device)";
@@ -107,11 +107,11 @@ static Error check(const PlacementProblem &problem, const GroupGraph &graph, con
     return failure(
         "found {0} nodes, {1} accelerators and {2} CPUs, expected a node and a device at least; give some",
         problem.nodes.size(), problem.accelerators, problem.cpus);
-  if (devices.statesOf(graph.groups.size() + 1) > kMostSearchStates)
+  if (devices.statesOf(graph.groups.size() + 1) > kMaxSearchStates)
     return failure(
         "found {0} groups of nodes for {1} accelerators and {2} CPUs, expected a product of at most {3}; "
         "use fewer devices",
-        graph.groups.size(), devices.accelerators.size(), devices.cpus, kMostSearchStates);
+        graph.groups.size(), devices.accelerators.size(), devices.cpus, kMaxSearchStates);
   return Error::success();
 }
 

@@ -76,7 +76,7 @@ struct Placement : SearchProof {
 /// Once a placement is found, CancellationScope may end the search.
 ///
 /// \returns an error if nothing fits; if there are too many downsets and no linear order fits (the message
-/// says that another placement may); or if (nodes + 1) (accelerators + 1) (cpus + 1) > kMostSearchStates.
+/// says that another placement may); or if (nodes + 1) (accelerators + 1) (cpus + 1) > kMaxSearchStates.
 llvm::Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &limits = {});
 
 } // namespace cleave

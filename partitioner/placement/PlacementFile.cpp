@@ -22,19 +22,19 @@ using llvm::StringRef;
 
 namespace cleave {
 
-static constexpr size_t kMostNodes = 20000;
-static constexpr size_t kMostEdges = 200000;
-static constexpr JsonFileKind kGraphFile = {"graph", 32 << 20, 1 + kMostNodes + kMostEdges};
+static constexpr size_t kMaxNodes = 20000;
+static constexpr size_t kMaxEdges = 200000;
+static constexpr JsonFileKind kGraphFile = {"graph", 32 << 20, 1 + kMaxNodes + kMaxEdges};
 /// Limit of accelerators and of CPUs.
-static constexpr double kMostOfAKind = 65536;
+static constexpr double kMaxOfAKind = 65536;
 /// Sums of so many stay finite and precise in a double.
-static constexpr double kMostTime = 1e15;
+static constexpr double kMaxTime = 1e15;
 /// Some files write a large number for no limit.
-static constexpr double kMostSize = 1e30;
+static constexpr double kMaxSize = 1e30;
 /// Costs of one node may be printed with different precision: relative to the larger one.
 static constexpr double kSameCost = 1e-6;
 /// Limit of the nodes of a cycle that a message names.
-static constexpr size_t kMostNamed = 4;
+static constexpr size_t kMaxNamed = 4;
 /// Includes keys that published graphs have for people: names and layers of nodes, sizes of edges.
 static const StringRef kGraphKeys[] = {"maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes", "edges"},
                        kNodeKeys[] =
@@ -67,7 +67,7 @@ public:
   }
 
   Expected<uint32_t> count(StringRef key) const {
-    Expected<double> read = number(key, kMostOfAKind);
+    Expected<double> read = number(key, kMaxOfAKind);
     if (read && *read != std::floor(*read))
       return failure("{0}: found {1}, expected a whole number", at(key), plan::numberText(*read));
     if (!read)
@@ -150,16 +150,16 @@ Error Reader::readNode(const Entry &entry) {
   if (!isNew)
     return failure("{0}: found {1}, which nodes[{2}] has; give each node an id of its own", entry.at("id"),
                    node.id, found->second);
-  if (Error error = take(entry.number("fpgaLatency", kMostTime), node.acceleratorLatency))
+  if (Error error = take(entry.number("fpgaLatency", kMaxTime), node.acceleratorLatency))
     return error;
-  if (Error error = take(entry.number("cpuLatency", kMostTime), node.cpuLatency))
+  if (Error error = take(entry.number("cpuLatency", kMaxTime), node.cpuLatency))
     return error;
   if (Error error = take(entry.flag("supportedOnFpga"), node.isSupported))
     return error;
   if (Error error = take(entry.flag("isBackwardNode"), node.isBackward))
     return error;
   if (entry.has("size"))
-    if (Error error = take(entry.number("size", kMostTime), node.size))
+    if (Error error = take(entry.number("size", kMaxTime), node.size))
       return error;
   std::optional<int64_t> colour;
   if (entry.has("colorClass"))
@@ -190,7 +190,7 @@ Error Reader::readEdge(const Entry &entry) {
   if (Error error = take(nodeOf(entry, "destId"), edge.target))
     return error;
   double cost = 0;
-  if (Error error = take(entry.number("cost", kMostTime), cost))
+  if (Error error = take(entry.number("cost", kMaxTime), cost))
     return error;
   PlacementProblem::Node &source = problem.nodes[edge.source];
   if (source.isBackward && !problem.nodes[edge.target].isBackward)
@@ -237,9 +237,9 @@ Error Reader::checkAcyclic() const {
     if (component[source] != component[target])
       continue;
     std::vector<std::string> ids;
-    for (uint32_t node = 0; node < component.size() && ids.size() <= kMostNamed; ++node)
+    for (uint32_t node = 0; node < component.size() && ids.size() <= kMaxNamed; ++node)
       if (component[node] == component[source])
-        ids.push_back(ids.size() == kMostNamed ? "…" : std::to_string(problem.nodes[node].id));
+        ids.push_back(ids.size() == kMaxNamed ? "…" : std::to_string(problem.nodes[node].id));
     return failure("{0}: edges: found a cycle through node{1} {2}, expected none; drop an edge of it", path,
                    ids.size() == 1 ? "" : "s", llvm::join(ids, ", "));
   }
@@ -253,16 +253,16 @@ Error Reader::read(const json::Value &file) {
   const Entry entry(*object, path.str(), ": ");
   if (Error error = checkKeys(*object, path, {}, kGraphKeys))
     return error;
-  if (Error error = take(entry.number("maxSizePerFPGA", kMostSize), problem.sizeLimit))
+  if (Error error = take(entry.number("maxSizePerFPGA", kMaxSize), problem.sizeLimit))
     return error;
   if (Error error = take(entry.count("maxFPGAs"), problem.accelerators))
     return error;
   if (Error error = take(entry.count("maxCPUs"), problem.cpus))
     return error;
-  if (Error error = readArray(*object, "nodes", kMostNodes, &Reader::readNode))
+  if (Error error = readArray(*object, "nodes", kMaxNodes, &Reader::readNode))
     return error;
   hasCost.resize(problem.nodes.size());
-  if (Error error = readArray(*object, "edges", kMostEdges, &Reader::readEdge))
+  if (Error error = readArray(*object, "edges", kMaxEdges, &Reader::readEdge))
     return error;
   return checkAcyclic();
 }

@@ -139,7 +139,7 @@ double PipelineForecaster::leastSeconds(const StageGraph &graph, const Configura
 /// Adds what ranks hold besides activations, and do after the last backward pass. `own`: by rank, all its
 /// stages together, since a weight of several of them is held once.
 static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own,
-                        llvm::ArrayRef<DataGroup> groups) {
+                        llvm::ArrayRef<DataParallelGroup> groups) {
   double slowest = 0;
   for (size_t rank = 0; rank < own.size(); ++rank) {
     int64_t again = 0;
@@ -155,12 +155,13 @@ static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCo
 }
 
 /// By rank: its data-parallel group. Empty for inference.
-std::vector<DataGroup> PipelineForecaster::groupsOf(const Configuration &configuration) const {
+std::vector<DataParallelGroup> PipelineForecaster::groupsOf(const Configuration &configuration) const {
   const uint32_t width = configuration.dataRanks * configuration.tensorRanks;
-  std::vector<DataGroup> groups;
+  std::vector<DataParallelGroup> groups;
   for (uint32_t rank = 0; rank < configuration.pipelineRanks && configuration.kind; ++rank)
-    groups.push_back({configuration.dataRanks, configuration.zero,
-                      dataParallelCollectivesOf(request.machine, rank * width, width, configuration.tensorRanks)});
+    groups.push_back(
+        {configuration.dataRanks, configuration.zero,
+         dataParallelCollectivesOf(request.machine, rank * width, width, configuration.tensorRanks)});
   return groups;
 }
 
@@ -202,7 +203,7 @@ llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &mo
   costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
   std::vector<TrainingStageCost> own;
-  const std::vector<DataGroup> groups = groupsOf(configuration);
+  const std::vector<DataParallelGroup> groups = groupsOf(configuration);
   if (configuration.kind) {
     const TrainingOfCut &whole = trainingOf(model, stageOf, configuration);
     for (auto [group, rank] : llvm::zip(groups, whole.ranks))

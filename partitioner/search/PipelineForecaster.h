@@ -48,7 +48,7 @@ private:
   OperationPrices &pricesOf(const Configuration &configuration, uint32_t kind);
   const TrainingOfCut &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
                                   const Configuration &configuration);
-  std::vector<DataGroup> groupsOf(const Configuration &configuration) const;
+  std::vector<DataParallelGroup> groupsOf(const Configuration &configuration) const;
 
   /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of `facts`.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>>

@@ -11,7 +11,7 @@ using namespace mlir;
 namespace cleave {
 
 /// The limit of `--microbatches`.
-static constexpr int64_t kMostMicrobatches = 65536;
+static constexpr int64_t kMaxMicrobatches = 65536;
 
 namespace {
 class PipelineSearch : PipelineForecaster {
@@ -64,7 +64,7 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const
   if (request.microbatches)
     return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
   std::vector<uint32_t> counts{1};
-  for (int64_t count = 2; count <= std::min(samples, kMostMicrobatches) && !obstacle; ++count)
+  for (int64_t count = 2; count <= std::min(samples, kMaxMicrobatches) && !obstacle; ++count)
     // Other numbers give parts of unequal size, which cost as much as the largest.
     if (samples % count == 0)
       counts.push_back(count);

@@ -29,7 +29,7 @@ struct Configuration {
   /// For training: the schedule, recomputation and sequence parallelism.
   std::optional<TrainingKind> kind = std::nullopt;
   TrainingOptions training = {};
-  /// ZeRO stage: what data-parallel ranks shard (DataGroup).
+  /// ZeRO stage: what data-parallel ranks shard (DataParallelGroup).
   uint32_t zero = 0;
   bool operator==(const Configuration &) const = default;
 };

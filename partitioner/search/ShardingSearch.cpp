@@ -83,8 +83,8 @@ private:
   llvm::DenseMap<std::pair<Value, unsigned>, Found> lastFound;
   /// Labels that `lastFound` may still hold, since groups of long dimensions have many.
   size_t labelsLeft = size_t(1) << 25;
-  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool isCut = false) {
-    return {weight, 2 * dim + isCut};
+  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool ends = false) {
+    return {weight, 2 * dim + ends};
   }
   double dearest = 0;
   /// The decision before each run.
@@ -176,7 +176,7 @@ static size_t countLabels(const ShardingGroup &found) {
 
 /// Cached results mostly stay valid when other groups are taken, and in other runs.
 std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
-  const auto key = keyOf(seed.weight, seed.dim, seed.isCut);
+  const auto key = keyOf(seed.weight, seed.dim, seed.ends);
   if (auto last = lastFound.find(key); last != lastFound.end()) {
     if (shardings.answerAlike(last->second.asked))
       return last->second.candidate;
@@ -201,14 +201,14 @@ std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
 
 /// The candidate of tensors not yet sharded; null if it is not allowed.
 const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
-  auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.isCut));
+  auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.ends));
   if (!isNew)
     return known->second.get();
   auto candidate = find(seed);
   if (!candidate)
     return nullptr;
-  left[keyOf(seed.weight, seed.dim, seed.isCut)] = candidate;
-  if (!seed.isCut)
+  left[keyOf(seed.weight, seed.dim, seed.ends)] = candidate;
+  if (!seed.ends)
     for (auto &[tensor, assignment] : candidate->found.tensors)
       if (weights.contains(tensor))
         left.try_emplace(keyOf(tensor.value, assignment.dim), candidate);
@@ -424,10 +424,10 @@ void Search::takeRest() {
     if (!openWeight(tensor) || shardings.lookup(tensor))
       continue;
     const Candidate *best = nullptr;
-    for (bool isCut : {false, true})
+    for (bool ends : {false, true})
       for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim)
         if (propagation.sizeOf(tensor, dim) >= ranks)
-          if (const Candidate *candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
+          if (const Candidate *candidate = candidateOf({decision.weights[index].weight, dim, ends}))
             if (!best || priceOf(*candidate) < priceOf(*best))
               best = candidate;
     if (best && isWorthIt(*best) && !isTooDear(*best))

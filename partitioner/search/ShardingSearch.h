@@ -16,7 +16,7 @@ struct ShardingSeed {
   unsigned dim;
   /// If true, the sharding group ends at once: only the weight is sharded, and its contractions take and give
   /// whole tensors.
-  bool isCut = false;
+  bool ends = false;
 };
 
 /// The sharded tensors of all seeds. The sharding group of a seed ends before tensors that earlier seeds have

@@ -10,7 +10,7 @@ ShardingGroup Shardings::shardingGroupOf(const ShardingSeed &seed, Answers *aske
     const bool isDecided = tensors.contains(tensor);
     if (asked)
       asked->try_emplace(tensor, isDecided);
-    return isDecided || (seed.isCut && !function.isMadeOfWeights(tensor.value));
+    return isDecided || (seed.ends && !function.isMadeOfWeights(tensor.value));
   };
   return function.propagate(TensorRef{ParamOp(seed.weight)}, seed.dim, ranks, isWhole);
 }

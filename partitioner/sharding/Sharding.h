@@ -9,7 +9,7 @@
 namespace cleave {
 
 /// Limit of the ranks of a tensor-parallel group.
-inline constexpr unsigned kMostTensorRanks = 1024;
+inline constexpr unsigned kMaxTensorRanks = 1024;
 /// Attribute of a function: number of tensor-parallel ranks; absent for one.
 inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
 unsigned tensorRanksOf(mlir::Operation *function);

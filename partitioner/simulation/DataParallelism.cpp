@@ -7,18 +7,18 @@
 
 namespace cleave {
 
-int64_t DataGroup::heldBytes(int64_t weights, int64_t gradients, int64_t optimizer) const {
+int64_t DataParallelGroup::heldBytes(int64_t weights, int64_t gradients, int64_t optimizer) const {
   auto held = [&](int64_t bytes, uint32_t from) {
     return zero >= from ? int64_t(llvm::divideCeil(bytes, ranks)) : bytes;
   };
   return held(weights, 3) + held(gradients, 2) + held(optimizer, 1);
 }
 
-double DataGroup::sumSeconds(int64_t bytes) const {
+double DataParallelGroup::sumSeconds(int64_t bytes) const {
   return seconds(zero == 0 ? CollectiveKind::AllReduce : CollectiveKind::ReduceScatter, bytes);
 }
 
-double DataGroup::gatherSeconds(int64_t weights) const {
+double DataParallelGroup::gatherSeconds(int64_t weights) const {
   return ranks > 1 && (zero == 1 || zero == 2) ? seconds(CollectiveKind::AllGather, weights) : 0;
 }
 
@@ -30,7 +30,7 @@ static int64_t mostGathered(llvm::ArrayRef<int64_t> items) {
   return most;
 }
 
-TrainingStageCost DataGroup::partOf(const TrainingStageCost &whole) const {
+TrainingStageCost DataParallelGroup::partOf(const TrainingStageCost &whole) const {
   TrainingStageCost part = whole;
   if (ranks == 1 || zero == 0)
     return part;
@@ -69,7 +69,8 @@ static std::map<uint32_t, size_t> lastPasses(const RankForecast &rank) {
   return last;
 }
 
-double DataGroup::whenSummed(const RankForecast &rank, llvm::ArrayRef<TrainingStageCost> stages) const {
+double DataParallelGroup::whenSummed(const RankForecast &rank,
+                                     llvm::ArrayRef<TrainingStageCost> stages) const {
   double end = 0;
   std::vector<std::pair<double, int64_t>> ready;
   for (auto [stage, index] : lastPasses(rank)) {

@@ -10,11 +10,11 @@
 namespace cleave {
 
 /// The highest ZeRO stage (Rajbhandari et al. 2020).
-inline constexpr uint32_t kMostZero = 3;
+inline constexpr uint32_t kMaxZero = 3;
 
 /// A data-parallel group: the ranks that hold the same pipeline stage, each for a part of the batch. ZeRO
 /// shards over them: the optimizer state from stage 1 on, gradients from stage 2 on, weights at stage 3.
-struct DataGroup {
+struct DataParallelGroup {
   uint32_t ranks = 1, zero = 0;
   CollectiveCosts collectives = {};
 

@@ -234,7 +234,8 @@ void Simulator::finish(uint32_t rank, const Action &action, double end) {
 
 /// Runs a pass once all ranks of the tensor-parallel group have reached it.
 bool Simulator::compute(uint32_t rank, const Action &action) {
-  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerDeviceGroup, first = rank - rank % size,
+  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerDeviceGroup,
+                 first = rank - rank % size,
                  end = std::min<uint64_t>(uint64_t(first) + size, progress.size());
   double begin = 0;
   for (uint32_t own = first; own < end; ++own) {
@@ -358,7 +359,7 @@ int64_t Simulator::activationOf(uint32_t stage, uint32_t rank) const {
 }
 
 /// Limit of the bytes of a rank; more are not counted.
-static constexpr int64_t kMostBytes = int64_t(1) << 62;
+static constexpr int64_t kMaxBytes = int64_t(1) << 62;
 
 /// Changes at one time count in the order of `changes`. False if there are too many bytes.
 static bool accumulate(std::vector<Change> &changes, RankForecast &rank) {
@@ -367,14 +368,14 @@ static bool accumulate(std::vector<Change> &changes, RankForecast &rank) {
   for (const Change &change : changes) {
     if (change.bytes == 0 && change.activations == 0)
       continue;
-    if (std::max(std::abs(now.bytes), std::abs(change.bytes)) > kMostBytes)
+    if (std::max(std::abs(now.bytes), std::abs(change.bytes)) > kMaxBytes)
       return false;
     now = {change.time, now.activations + change.activations, now.bytes + change.bytes};
     rank.live.push_back(now);
     rank.peakActivations = std::max(rank.peakActivations, now.activations);
     rank.peakBytes = std::max(rank.peakBytes, now.bytes);
   }
-  return rank.peakBytes <= kMostBytes;
+  return rank.peakBytes <= kMaxBytes;
 }
 
 /// A value waits from the end of the action that makes or receives it to its send, or to the begin of the

@@ -39,7 +39,7 @@ private:
 };
 } // namespace
 
-static constexpr uint32_t kMostRanks = 1 << 20;
+static constexpr uint32_t kMaxRanks = 1 << 20;
 
 static const Launcher kTorchrun{"torchrun",   "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
                                 "LOCAL_RANK", {},     "set"};
@@ -127,9 +127,9 @@ Error Reader::meetingPoint(const Launcher &launcher, Launch &launch) const {
 
 Expected<Launch> Reader::place(const Launcher &launcher) const {
   Launch launch;
-  if (Error error = number(launcher, launcher.rank, kMostRanks, launch.rank))
+  if (Error error = number(launcher, launcher.rank, kMaxRanks, launch.rank))
     return error;
-  if (Error error = number(launcher, launcher.size, kMostRanks, launch.size))
+  if (Error error = number(launcher, launcher.size, kMaxRanks, launch.size))
     return error;
   if (launch.rank >= launch.size)
     return llvm::createStringError(Twine(launcher.rank) + ": found " + Twine(launch.rank) +

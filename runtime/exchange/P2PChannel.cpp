@@ -138,8 +138,8 @@ void Receiver::receive(std::vector<IValue> &values) {
   std::memcpy(&sizes, first.data(), sizeof sizes);
   const char *next = first.data() + sizeof sizes;
   std::string apart;
-  TORCH_CHECK(sizes.header <= kMostHeader, "found a header of ", sizes.header, " bytes, expected at most ",
-              kMostHeader);
+  TORCH_CHECK(sizes.header <= kMaxHeader, "found a header of ", sizes.header, " bytes, expected at most ",
+              kMaxHeader);
   llvm::StringRef header(next, sizes.header);
   if (!fits(sizes, /*withBlocks=*/false)) {
     apart.resize(sizes.header);

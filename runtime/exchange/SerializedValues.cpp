@@ -197,8 +197,8 @@ SerializedValues serialize(llvm::ArrayRef<IValue> values, std::optional<c10::Dev
   Writer writer(apart);
   for (const IValue &value : values)
     writer.write(value);
-  TORCH_CHECK(writer.outgoing.header.size() <= kMostHeader, "found values that take ",
-              writer.outgoing.header.size(), " bytes without their tensors, expected at most ", kMostHeader,
+  TORCH_CHECK(writer.outgoing.header.size() <= kMaxHeader, "found values that take ",
+              writer.outgoing.header.size(), " bytes without their tensors, expected at most ", kMaxHeader,
               " for processes to exchange");
   return std::move(writer.outgoing);
 }
@@ -238,7 +238,7 @@ private:
     return read;
   }
   std::vector<int64_t> sizes(uint64_t count) {
-    TORCH_CHECK(count <= kMostDims, "found a tensor of ", count, " dimensions, expected at most ", kMostDims);
+    TORCH_CHECK(count <= kMaxDims, "found a tensor of ", count, " dimensions, expected at most ", kMaxDims);
     return numbers(count);
   }
   /// Adds a tensor that is yet to be allocated to the limits: its elements, and its span.
@@ -256,7 +256,7 @@ private:
   }
 
   /// libtorch's own limit.
-  static constexpr uint64_t kMostDims = 64;
+  static constexpr uint64_t kMaxDims = 64;
   Deserializer &incoming;
   StringRef rest;
   uint64_t bytesLeft;
@@ -377,8 +377,8 @@ IValue Deserializer::Reader::read(int depth) {
 }
 
 Deserializer::Deserializer(StringRef header, SerializedLimits limits, std::optional<c10::Device> apart) {
-  TORCH_CHECK(header.size() <= kMostHeader, "found a header of ", header.size(), " bytes, expected at most ",
-              kMostHeader);
+  TORCH_CHECK(header.size() <= kMaxHeader, "found a header of ", header.size(), " bytes, expected at most ",
+              kMaxHeader);
   Reader reader(*this, header, limits.bytes, apart);
   while (!reader.isAtEnd()) {
     TORCH_CHECK(values.size() < limits.values, "found more values than the ", limits.values,

@@ -46,10 +46,10 @@ struct SerializedLimits {
 uint64_t machineMemory();
 
 /// Longest header, in bytes. Lists and strings of a few hundred thousand elements fit.
-inline constexpr size_t kMostHeader = 4 << 20;
+inline constexpr size_t kMaxHeader = 4 << 20;
 
 /// Serializes values. Throws for values that cannot be: objects of classes; tensors that are sparse,
-/// quantized by channel, or on another device than the CPU and `apart`; a header longer than kMostHeader.
+/// quantized by channel, or on another device than the CPU and `apart`; a header longer than kMaxHeader.
 /// \param apart  the device whose tensors go through a TensorLink.
 SerializedValues serialize(llvm::ArrayRef<c10::IValue> values,
                            std::optional<c10::Device> apart = std::nullopt);

@@ -18,7 +18,7 @@ using plan::InstructionKind;
 /// Eager runs before a capture: libraries choose algorithms and allocate workspaces in the first one.
 static constexpr uint32_t kWarmUps = 2;
 /// Most captures of a stage: each holds the memory of a whole run.
-static constexpr size_t kMostSizes = 8;
+static constexpr size_t kMaxSizes = 8;
 
 /// True if `call` has a constant dropout probability of zero, and so draws no random numbers.
 static bool dropsNothing(const plan::Program &program, const plan::Instruction &call,
@@ -108,7 +108,7 @@ GraphedStage::Captured *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int
   auto found = llvm::find_if(all, [&](const Captured &captured) { return captured.key == key; });
   if (found != all.end())
     return &*found;
-  if (all.size() == kMostSizes) {
+  if (all.size() == kMaxSizes) {
     auto seldom = llvm::find_if(all, [](const Captured &captured) { return !captured.graph; });
     if (seldom == all.end())
       return nullptr;

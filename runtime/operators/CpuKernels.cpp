@@ -10,7 +10,7 @@ namespace cleave::runtime {
 using torch::jit::Stack;
 
 /// Multiplications from which on oneDNN's set-up, about 20 µs, is paid back.
-static constexpr int64_t kLeastWork = 4'000'000;
+static constexpr int64_t kMinWork = 4'000'000;
 
 static bool isMatrix(const at::Tensor &tensor) {
   return tensor.dim() == 2 && (tensor.is_contiguous() || tensor.t().is_contiguous());
@@ -36,7 +36,7 @@ static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight,
     return false;
   // One row is a matrix times a vector, which memory bounds.
   const int64_t rows = weight.size(1) ? input.numel() / weight.size(1) : 0;
-  return rows > 1 && rows * weight.numel() >= kLeastWork;
+  return rows > 1 && rows * weight.numel() >= kMinWork;
 }
 
 static at::Tensor oneDnnLinear(const at::Tensor &input, const at::Tensor &weight,

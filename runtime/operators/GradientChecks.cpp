@@ -31,7 +31,7 @@ struct Window {
 } // namespace
 
 /// Sizes of 32 bits times such numbers do not overflow.
-static constexpr int64_t kMostWindow = 1 << 24;
+static constexpr int64_t kMaxWindow = 1 << 24;
 
 /// `numbers` for each of `dims` dimensions, none below `least`.
 static std::vector<int64_t> numbersOf(const IValue &numbers, size_t dims, int64_t least) {

@@ -28,10 +28,10 @@ private:
 } // namespace
 
 void Walk::add(size_t count, int64_t bytesEach) {
-  TORCH_CHECK(count <= size_t(kMostItems), "found a list or string of ", count, " items, expected at most ",
-              kMostItems);
+  TORCH_CHECK(count <= size_t(kMaxItems), "found a list or string of ", count, " items, expected at most ",
+              kMaxItems);
   bytes += int64_t(count) * bytesEach;
-  TORCH_CHECK(bytes <= kMostHostBytes, "found lists and strings of more than ", kMostHostBytes,
+  TORCH_CHECK(bytes <= kMaxHostBytes, "found lists and strings of more than ", kMaxHostBytes,
               " bytes in one value");
 }
 
@@ -56,7 +56,7 @@ static bool holdsHostValues(const c10::List<IValue> &list) {
 }
 
 void Walk::visit(const IValue &value, int depth) {
-  TORCH_CHECK(depth < kMostNested, "found values nested ", kMostNested, " deep, expected fewer");
+  TORCH_CHECK(depth < kMaxNested, "found values nested ", kMaxNested, " deep, expected fewer");
   if (value.isString())
     return add(value.toStringRef().size(), 1);
   if (value.isTuple()) {

@@ -12,13 +12,13 @@
 namespace cleave::runtime {
 
 /// Most items of a list, tuple or dict, and most bytes of a string, that an instruction may make.
-constexpr int64_t kMostItems = int64_t(1) << 20;
+constexpr int64_t kMaxItems = int64_t(1) << 20;
 /// Most bytes that one value may take beside its tensors.
-constexpr int64_t kMostHostBytes = int64_t(256) << 20;
+constexpr int64_t kMaxHostBytes = int64_t(256) << 20;
 /// Most dimensions of a tensor; libtorch's kernels support as many.
-constexpr int64_t kMostDims = 64;
+constexpr int64_t kMaxDims = 64;
 /// Deepest nesting of values. Values are visited and destroyed recursively.
-constexpr int kMostNested = 100;
+constexpr int kMaxNested = 100;
 
 /// True if `value` takes memory beside tensors: a list, tuple, dict or string.
 inline bool isHostValue(const c10::IValue &value) {
@@ -37,13 +37,13 @@ public:
 
   /// Counts `value`, now held by `slot`, in place of the slot's previous value. Throws c10::OutOfMemoryError
   /// where that exceeds the account's limit. Throws c10::Error where hostBytesOf does, and for a tensor with
-  /// more than kMostDims dimensions, whose sizes no account counts.
+  /// more than kMaxDims dimensions, whose sizes no account counts.
   void note(uint32_t slot, const c10::IValue &value) {
     if (isHostValue(value))
       noteHostValue(slot, value);
     else if (value.isTensor())
-      TORCH_CHECK(value.toTensor().dim() <= kMostDims, "found a tensor of ", value.toTensor().dim(),
-                  " dimensions, expected at most ", kMostDims);
+      TORCH_CHECK(value.toTensor().dim() <= kMaxDims, "found a tensor of ", value.toTensor().dim(),
+                  " dimensions, expected at most ", kMaxDims);
   }
   /// Stops counting values that have left their slots.
   void sweep(llvm::ArrayRef<c10::IValue> slots) {

@@ -15,8 +15,8 @@ using llvm::ArrayRef;
 static constexpr int64_t kNumberText = 32;
 
 static void checkLength(int64_t length) {
-  TORCH_CHECK(length <= kMostItems, "it would make a list or string of ", length, " items, expected at most ",
-              kMostItems);
+  TORCH_CHECK(length <= kMaxItems, "it would make a list or string of ", length, " items, expected at most ",
+              kMaxItems);
 }
 
 static void checkProduct(int64_t count, int64_t each) {
@@ -72,7 +72,7 @@ static void checkText(const IValue &value) {
   auto add = [&](const IValue &part) {
     TORCH_CHECK(!isOpaque(part), "found a ", part.tagKind(), ", expected a value that has a text");
     if (part.isTensor() && part.toTensor().defined()) {
-      const int64_t elements = std::min(part.toTensor().numel(), kMostItems);
+      const int64_t elements = std::min(part.toTensor().numel(), kMaxItems);
       checkLength(length += elements * kNumberText);
     }
     return false;

@@ -50,7 +50,7 @@ static void checkChunkCat(ArrayRef<IValue> arguments) {
 
 /// As many as tensors may have.
 static void checkDims(int64_t dims) {
-  TORCH_CHECK(dims <= kMostDims, "found ", dims, " dimensions, expected at most ", kMostDims);
+  TORCH_CHECK(dims <= kMaxDims, "found ", dims, " dimensions, expected at most ", kMaxDims);
 }
 
 /// roll(self, shifts, dims) calls itself for each shift.

@@ -43,7 +43,7 @@ public:
   size_t devices() const override { return count; }
   int threads() const override { return process.device->threads(); }
   Expected<double> secondsOf(const Call &timed, const Call *before) override;
-  std::vector<int64_t> messageBytes() const override { return {4, 64 << 10, 1 << 20, kMostHop}; }
+  std::vector<int64_t> messageBytes() const override { return {4, 64 << 10, 1 << 20, kMaxHop}; }
   Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override;
 
 private:
@@ -80,7 +80,8 @@ Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *
 class TimingProcess::Hops {
 public:
   Hops(TimingProcess &process, uint32_t other, int64_t bytes)
-      : process(process), channels(process.channelsTo(other)), tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
+      : process(process), channels(process.channelsTo(other)),
+        tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
 
   void give(bool isLast) {
     values = {at::add(tensor, 1), isLast};
@@ -240,7 +241,8 @@ Error TimingProcess::onDevice(const std::string &what, const std::function<void(
 TimingProcess::Channels &TimingProcess::channelsTo(uint32_t rank) {
   auto found = channels.find(rank);
   if (found == channels.end())
-    found = channels.emplace(std::piecewise_construct, std::forward_as_tuple(rank),
+    found = channels
+                .emplace(std::piecewise_construct, std::forward_as_tuple(rank),
                          std::forward_as_tuple(membership->transport(), rank, device->memory()))
                 .first;
   return found->second;

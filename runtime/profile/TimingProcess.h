@@ -62,11 +62,11 @@ private:
   class Timer;
   class Hops;
   /// Bytes of the largest timed message.
-  static constexpr int64_t kMostHop = 4 << 20;
+  static constexpr int64_t kMaxHop = 4 << 20;
   /// Channel to another process and back.
   struct Channels {
     Channels(Transport &transport, uint32_t rank, MemoryAccount &account)
-        : out(transport, rank, Tag::Values), in(transport, rank, Tag::Values, account, {2, kMostHop}) {}
+        : out(transport, rank, Tag::Values), in(transport, rank, Tag::Values, account, {2, kMaxHop}) {}
     Sender out;
     Receiver in;
   };

@@ -31,7 +31,7 @@ static constexpr size_t kLongestWord = 64 << 10;
 /// Longest address in messages.
 static constexpr size_t kLongestAddress = 255;
 /// Most connections without a name, beside those of a run.
-static constexpr size_t kMostStrangers = 64;
+static constexpr size_t kMaxStrangers = 64;
 
 static std::string nameOf(StringRef word, uint32_t rank) {
   return (word + llvm::utohexstr(rank, /*LowerCase=*/true, /*Width=*/kDigits)).str();
@@ -155,7 +155,7 @@ bool LivenessConnection::isGone(const std::string &place, Clock::time_point dead
 
 void LivenessConnection::accept() {
   // Further ones are accepted in the next call.
-  for (size_t count = 0; count < kMostStrangers + size; ++count) {
+  for (size_t count = 0; count < kMaxStrangers + size; ++count) {
     const int made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     isFull = made < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
     if (made < 0)
@@ -167,7 +167,7 @@ void LivenessConnection::accept() {
 
 void LivenessConnection::dropStranger() {
   auto isStranger = [](const Connection &one) { return !one.rank; };
-  if (size_t(llvm::count_if(connections, isStranger)) <= kMostStrangers + size)
+  if (size_t(llvm::count_if(connections, isStranger)) <= kMaxStrangers + size)
     return;
   auto oldest = llvm::find_if(connections, isStranger);
   // Its name may have arrived meanwhile.

@@ -82,10 +82,10 @@ public:
   llvm::Error failure();
   /// Gathers `text` of all processes, by rank, at process `to`; empty elsewhere.
   /// \param most  maximum of bytes of one text.
-  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to, size_t most = kMostText);
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to, size_t most = kMaxText);
   /// Broadcasts `text` of process `from`.
   llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
-  static constexpr size_t kMostText = 16 << 20;
+  static constexpr size_t kMaxText = 16 << 20;
   /// Clock of process 0 minus the clock of this process.
   llvm::Expected<Clock::duration> clockOffset();
   /// Leaves the run in good order. A collective call.
@@ -151,7 +151,7 @@ private:
   /// Ends every wait for other processes.
   void endWaits();
   void sendText(uint32_t to, llvm::StringRef text);
-  std::string receiveText(uint32_t from, size_t most = kMostText);
+  std::string receiveText(uint32_t from, size_t most = kMaxText);
 
   /// Once this process has joined, its prefix includes the run.
   Launch launch;

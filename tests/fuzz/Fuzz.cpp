@@ -23,10 +23,10 @@ static constexpr bool kIsSanitized = true;
 #else
 static constexpr bool kIsSanitized = false;
 #endif
-static constexpr time_t kMostSeconds = kIsSanitized ? 5 : 1;
+static constexpr time_t kMaxSeconds = kIsSanitized ? 5 : 1;
 /// Exit statuses of children, which a sanitizer does not use.
 static constexpr int kUseless = 40, kUseful = 41;
-static constexpr rlim_t kMostBytes = rlim_t(2) << 30;
+static constexpr rlim_t kMaxBytes = rlim_t(2) << 30;
 
 //===- Coverage -----------------------------------------------------------===//
 // libFuzzer watches these counters: the first half counts locations in the program, the other half outcomes.
@@ -90,10 +90,10 @@ bool inChild(llvm::function_ref<bool()> work) {
     for (int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGALRM, SIGPROF})
       if (!kIsSanitized || signal == SIGPROF || signal == SIGALRM)
         std::signal(signal, SIG_DFL);
-    rlimit memory = {kMostBytes, kMostBytes};
+    rlimit memory = {kMaxBytes, kMaxBytes};
     if (!kIsSanitized)
       setrlimit(RLIMIT_DATA, &memory);
-    limitSeconds(2 * kMostSeconds);
+    limitSeconds(2 * kMaxSeconds);
     endChild(work());
   }
   int status;
@@ -148,7 +148,7 @@ extern "C" int LLVMFuzzerInitialize(int *count, char ***arguments) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  limitSeconds(kMostSeconds);
+  limitSeconds(kMaxSeconds);
   const bool isOfUse = test({data, size});
   limitSeconds(0);
   return isOfUse ? 0 : -1;

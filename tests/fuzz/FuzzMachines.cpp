@@ -33,7 +33,7 @@ static void readMachine(llvm::StringRef path) {
   if (!machine)
     return noteOutcome(llvm::StringRef(toString(machine.takeError())).split(": ").second);
   noteOutcome("a machine");
-  promise(!machine->devices.empty() && machine->devices.size() <= kMostDevices, "a machine of no devices");
+  promise(!machine->devices.empty() && machine->devices.size() <= kMaxDevices, "a machine of no devices");
   for (const DeviceSpec &device : machine->devices) {
     promise(std::isfinite(device.flopsPerSecond) && device.flopsPerSecond > 0 &&
                 device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&

@@ -50,7 +50,7 @@ class GuardedAllocator : public c10::Allocator {
 public:
   c10::DataPtr allocate(size_t bytes) override {
     const size_t pageBytes = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
-    TORCH_CHECK(bytes <= kMostTensorBytes && held + pageBytes <= kMostTensorBytes,
+    TORCH_CHECK(bytes <= kMaxTensorBytes && held + pageBytes <= kMaxTensorBytes,
                 "not enough memory: you tried to allocate ", bytes, " bytes");
     char *pages = mapPages(pageBytes);
     held += pageBytes;

@@ -20,7 +20,7 @@ void setGuards(Side side, uint8_t poison);
 
 /// The most bytes that tensors may hold at one time; beyond that allocating throws, as where a machine has no
 /// more.
-constexpr size_t kMostTensorBytes = size_t(256) << 20;
+constexpr size_t kMaxTensorBytes = size_t(256) << 20;
 
 /// Whether `address` is on a page that traps.
 bool isGuard(const void *address);

@@ -149,7 +149,7 @@ static int64_t storageSize(const TensorSpec &spec, llvm::ArrayRef<int64_t> strid
       return spec.offset;
     int64_t reach;
     if (__builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(last, reach, &last))
-      return kMostElements + 1;
+      return kMaxElements + 1;
   }
   return last + 1;
 }
@@ -160,7 +160,7 @@ static std::vector<int64_t> contiguousStrides(llvm::ArrayRef<int64_t> sizes) {
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
     if (__builtin_mul_overflow(stride, std::max<int64_t>(sizes[i], 1), &stride))
-      stride = kMostElements + 1;
+      stride = kMaxElements + 1;
   }
   return strides;
 }
@@ -172,7 +172,7 @@ static at::Tensor materializeTensor(const TensorSpec &spec, uint64_t seed) {
                   llvm::all_of(strides, [](int64_t stride) { return stride >= 0; }),
               "no tensor is like that");
   const int64_t elements = storageSize(spec, strides);
-  TORCH_CHECK(elements <= kMostElements, "a storage of ", elements, " elements");
+  TORCH_CHECK(elements <= kMaxElements, "a storage of ", elements, " elements");
   at::Tensor flat = at::empty({elements}, spec.dtype);
   Filler filler(spec, seed);
   switch (spec.dtype) {
@@ -282,7 +282,7 @@ IValue materialize(const CallValue &value, uint64_t seed) {
 //===- Results ------------------------------------------------------------===//
 
 /// Elements that a result is read up to; where it has more, it is one that is repeated by strides of zero.
-static constexpr int64_t kMostRead = int64_t(1) << 22;
+static constexpr int64_t kMaxRead = int64_t(1) << 22;
 
 static void checkInsideStorage(const at::Tensor &tensor) {
   TORCH_CHECK(tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
@@ -310,7 +310,7 @@ static std::string digest(const at::Tensor &tensor) {
   std::string text = toString(tensor.scalar_type());
   for (int64_t size : tensor.sizes())
     text += "," + std::to_string(size);
-  if (tensor.numel() > kMostRead)
+  if (tensor.numel() > kMaxRead)
     return text;
   if (tensor.is_quantized())
     text += toString(tensor.qscheme()) + std::to_string(at::sum(tensor.dequantize()).item().toDouble());

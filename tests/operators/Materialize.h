@@ -16,7 +16,7 @@ runtime::ResolvedOperator *resolveOperator(const std::string &name);
 c10::IValue materialize(const CallValue &value, uint64_t seed);
 
 /// A size that a tensor's storage may have.
-constexpr int64_t kMostElements = 1 << 20;
+constexpr int64_t kMaxElements = 1 << 20;
 
 /// Numbers that kernels forget: borders of types, of vectors, and of 32 bits.
 llvm::ArrayRef<int64_t> extremeIntegers();

@@ -21,10 +21,10 @@
 namespace cleave::operators {
 
 /// CPU time of one call; whoever runs a plan has a limit of his own.
-static constexpr timeval kMostTime = {0, 300'000};
-static constexpr rlim_t kMostHeapBytes = rlim_t(3) << 30;
+static constexpr timeval kMaxTime = {0, 300'000};
+static constexpr rlim_t kMaxHeapBytes = rlim_t(3) << 30;
 /// Harmful calls after which no more are made, and slow ones after which large sizes are left out.
-static constexpr uint64_t kMostHarmful = 5, kMostSlow = 6;
+static constexpr uint64_t kMaxHarmful = 5, kMaxSlow = 6;
 
 uint64_t Tally::calls() const {
   uint64_t sum = 0;
@@ -106,7 +106,7 @@ static void prepareChild() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGPROF, SIGALRM})
     sigaction(signal, &action, nullptr);
-  const rlimit heap = {kMostHeapBytes, kMostHeapBytes}, core = {0, 0};
+  const rlimit heap = {kMaxHeapBytes, kMaxHeapBytes}, core = {0, 0};
   setrlimit(RLIMIT_DATA, &heap);
   setrlimit(RLIMIT_CORE, &core);
   guardTensors();
@@ -114,7 +114,7 @@ static void prepareChild() {
 }
 
 static void limitTime() {
-  const itimerval processor = {{0, 0}, kMostTime};
+  const itimerval processor = {{0, 0}, kMaxTime};
   setitimer(ITIMER_PROF, &processor, nullptr);
   // For what waits instead of computing.
   alarm(60);
@@ -268,7 +268,7 @@ static Tally tally(const std::string &op, uint64_t first, uint64_t last,
     uint64_t harmful = 0;
     for (size_t i = 0; i < size_t(Outcome::Count); ++i)
       harmful += isHarmful(Outcome(i)) ? shared->counts[i].load() : 0;
-    return harmful < kMostHarmful;
+    return harmful < kMaxHarmful;
   };
   inChildren(
       [&] {
@@ -297,7 +297,7 @@ Tally Trial::run(const std::vector<Call> &good, uint64_t first, uint64_t last) c
     Random random(llvm::xxh3_64bits(op) ^ (number * 0x9e3779b97f4a7c15u));
     Call call = good[below(random, good.size())];
     // Half of them change contents alone, so that kernels run to their end.
-    const bool mayBeLarge = shared->counts[size_t(Outcome::Slow)] < kMostSlow;
+    const bool mayBeLarge = shared->counts[size_t(Outcome::Slow)] < kMaxSlow;
     mutate(call, {.gently = number % 2 == 1, .mayBeLarge = mayBeLarge}, random);
     return call;
   });

@@ -1,7 +1,7 @@
 //===- Simulate.cpp - `cleave simulate` -----------------------------------===//
-#include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/text/Printable.h"
 #include "partitioner/machine/MachineFile.h"
 #include "tools/cleave/Commands.h"
@@ -240,7 +240,7 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
   command
       ->add_option("--zero", options.choice.zero,
                    "What data-parallel ranks hold in parts: 1 optimizer, 2 gradients, 3 weights too")
-      ->transform(wholeNumber(0, kMostZero))
+      ->transform(wholeNumber(0, kMaxZero))
       ->needs(train)
       ->type_name("0-3");
   command

@@ -21,11 +21,11 @@ static double toleranceOf(at::ScalarType dtype) {
 
 /// Finite nonzero magnitudes, ascending.
 static std::vector<double> magnitudesOf(const at::Tensor &tensor) {
-  constexpr int64_t kMostLookedAt = 1 << 20;
+  constexpr int64_t kMaxLookedAt = 1 << 20;
   at::Tensor flat = tensor.reshape({-1});
   // An odd step does not hit the same column in every row of a matrix with an even number of columns.
-  if (flat.numel() > kMostLookedAt)
-    flat = flat.slice(0, 0, flat.numel(), (flat.numel() / kMostLookedAt + 1) | 1);
+  if (flat.numel() > kMaxLookedAt)
+    flat = flat.slice(0, 0, flat.numel(), (flat.numel() / kMaxLookedAt + 1) | 1);
   at::Tensor sizes = flat.to(flat.is_complex() ? at::kComplexDouble : at::kDouble).abs();
   sizes = std::get<0>(sizes.masked_select(at::logical_and(sizes.isfinite(), sizes > 0)).sort());
   const double *first = sizes.const_data_ptr<double>();
@@ -33,12 +33,12 @@ static std::vector<double> magnitudesOf(const at::Tensor &tensor) {
 }
 
 double ordinarySize(const at::Tensor &tensor) {
-  constexpr double kLeastMask = 1e4, kMaskGap = 100, kMaskSpread = 2, kLargestOverMedian = 16;
+  constexpr double kMinMask = 1e4, kMaskGap = 100, kMaskSpread = 2, kLargestOverMedian = 16;
   std::vector<double> sizes = magnitudesOf(tensor);
   if (sizes.empty())
     return 0;
   // There may be masks of several sizes, such as -1e9 and -3.4e38.
-  for (size_t i = sizes.size() - 1; i > 0 && sizes[i] >= kLeastMask && sizes.back() <= kMaskSpread * sizes[i];
+  for (size_t i = sizes.size() - 1; i > 0 && sizes[i] >= kMinMask && sizes.back() <= kMaskSpread * sizes[i];
        --i)
     if (sizes[i] >= kMaskGap * sizes[i - 1])
       sizes.resize(i);

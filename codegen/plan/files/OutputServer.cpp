@@ -37,7 +37,7 @@ private:
 } // namespace
 
 /// Limit of open files; stops a process that requests files without end.
-static constexpr size_t kMostFiles = 8;
+static constexpr size_t kMaxFiles = 8;
 
 static OutputMessage failed(const llvm::Twine &why) { return {OutputMessage::Failed, -1, why.str()}; }
 
@@ -62,7 +62,7 @@ bool Server::mayWrite(StringRef path) const {
 OutputMessage Server::makeFile(StringRef path) {
   if (!mayWrite(path))
     return failed("cannot write '" + path + "': it is no output of this command");
-  if (files.size() == kMostFiles)
+  if (files.size() == kMaxFiles)
     return failed("cannot write '" + path + "': too many outputs are being written already");
   auto file = AtomicFile::create(path);
   if (!file)

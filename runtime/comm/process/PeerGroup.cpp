@@ -17,7 +17,7 @@ using at::Tensor;
 /// Bytes of a first-round message.
 static constexpr size_t kFirst = 64 << 10;
 /// Largest dimension: sizes of all ranks can be added without overflow.
-static constexpr int64_t kMostSize = int64_t(1) << 40;
+static constexpr int64_t kMaxSize = int64_t(1) << 40;
 
 PeerGroup::PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index,
                      DeviceProcessGroup *devices)
@@ -154,7 +154,7 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
                       all.slice(head.sizes, head.pieces).vec(),
                       all.slice(head.sizes + head.pieces).vec()};
   for (int64_t size : post.call.sizes)
-    TORCH_CHECK(size >= 0 && size <= kMostSize, "found a tensor of impossible size");
+    TORCH_CHECK(size >= 0 && size <= kMaxSize, "found a tensor of impossible size");
   const size_t used = sizeof head + numbers.size() * sizeof(int64_t);
   if (head.inlined >= 0) {
     const Tensor shape = at::empty(post.call.sizes, at::TensorOptions(post.call.dtype).device(at::kMeta));

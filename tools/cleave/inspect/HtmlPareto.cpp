@@ -13,7 +13,7 @@ using llvm::formatv;
 using plan::Alternative;
 
 /// Height of the chart; the axis numbers are below it. Points with only a lower bound are on a strip between.
-static constexpr double kHeight = 320, kLeastPixels = 440, kStrip = 16;
+static constexpr double kHeight = 320, kMinPixels = 440, kStrip = 16;
 static constexpr double kLabelHeight = 14;
 /// With more points, only those of the front are labelled.
 static constexpr size_t kMaxNamed = 16;
@@ -104,7 +104,7 @@ void ParetoWriter::writeLines() {
       html.leaf("line", "", {{"x1", "0"}, {"x2", "100%"}, {"y1", line}, {"y2", line}});
     }
   }
-  writeTimeAxis(html, *seconds, kLeastPixels, 0, kHeight + kStrip);
+  writeTimeAxis(html, *seconds, kMinPixels, 0, kHeight + kStrip);
 }
 
 /// Draws the front as a staircase: between two points memory is that of the faster one.
@@ -150,7 +150,7 @@ void ParetoWriter::writeBound(const Alternative &one) {
 /// Writes the label beside its point, if there is room.
 void ParetoWriter::writeName(const Alternative &one) {
   const std::string name = (one.reason.empty() ? "chosen: " : "") + nameOf(one);
-  const double at = x(one) * kLeastPixels, line = y(one), width = labelWidth(name);
+  const double at = x(one) * kMinPixels, line = y(one), width = labelWidth(name);
   for (bool isLeft : {x(one) > 0.5, x(one) <= 0.5})
     for (double offset : {-9, 11, 0, -25, 27, -41, -57}) {
       // Only the chosen point may have its label farther away.
@@ -159,7 +159,7 @@ void ParetoWriter::writeName(const Alternative &one) {
       const double middle = line + offset;
       const double begin = isLeft ? at - 9 - width : at + 9;
       const Box box{begin, middle - kLabelHeight / 2, begin + width, middle + kLabelHeight / 2};
-      if (box.left < 0 || box.right > kLeastPixels || box.top < 0 || box.bottom > kHeight ||
+      if (box.left < 0 || box.right > kMinPixels || box.top < 0 || box.bottom > kHeight ||
           llvm::any_of(taken, [&](const Box &other) { return other.meets(box); }))
         continue;
       taken.push_back(box);
@@ -190,13 +190,13 @@ void ParetoWriter::writePicture() {
   auto picture = html.element("svg", {{"class", "pareto"},
                                       {"width", "100%"},
                                       {"height", tickText(kHeight + kStrip + 20)},
-                                      {"style", formatv("min-width:{0}px", kLeastPixels).str()}});
+                                      {"style", formatv("min-width:{0}px", kMinPixels).str()}});
   writeLines();
   writeFront();
   for (const Alternative *one : bounds)
     writeBound(*one);
   for (const Alternative *one : llvm::reverse(points)) {
-    const double at = x(*one) * kLeastPixels;
+    const double at = x(*one) * kMinPixels;
     taken.push_back({at - 5, y(*one) - 5, at + 5, y(*one) + 5});
     writePoint(*one);
   }

@@ -14,9 +14,9 @@ using llvm::formatv;
 using plan::ActionKind;
 
 /// Width of a forward or backward of median length, as far as the least width of the chart allows.
-static constexpr double kPixelsOfPass = 26, kLeastPixels = 420, kMostPixels = 2400;
+static constexpr double kPixelsOfPass = 26, kMinPixels = 420, kMaxPixels = 2400;
 /// Rows of less height have no labels.
-static constexpr double kLeastLabelled = 13;
+static constexpr double kMinLabelled = 13;
 /// Actions narrower than the first, with gaps narrower than the second, are merged into one block.
 static constexpr double kTinyPixels = 3, kGapPixels = 1.5;
 /// Below the rows: axis numbers, and heads of the memory rows.
@@ -56,7 +56,7 @@ private:
   std::vector<RankGroup> passRows, memoryRows;
   double passHeight = 0, memoryHeight = 0;
   /// At the least width.
-  double pixels = kLeastPixels;
+  double pixels = kMinPixels;
   int64_t mostBytes = 1;
 };
 } // namespace
@@ -97,7 +97,7 @@ TimelineWriter::TimelineWriter(HtmlWriter &html, const plan::Plan &plan, const P
   if (!passes.empty()) {
     auto middle = passes.begin() + passes.size() / 2;
     std::nth_element(passes.begin(), middle, passes.end());
-    pixels = std::clamp(kPixelsOfPass / time.shareOf(*middle), kLeastPixels, kMostPixels);
+    pixels = std::clamp(kPixelsOfPass / time.shareOf(*middle), kMinPixels, kMaxPixels);
   }
   for (const DeviceForecast &device : forecast.devices)
     mostBytes = std::max(mostBytes, device.peakBytes);
@@ -189,7 +189,7 @@ void TimelineWriter::writeBlock(const Block &block, double top, double height) {
     html.leaf("title", formatv("{0}: {1}, {2} to {3} ms", name, wordsOf(action.kind),
                                milliseconds(block.begin), milliseconds(block.end)));
   }
-  if (!isPass(*block.first) || block.count > 1 || height < kLeastLabelled)
+  if (!isPass(*block.first) || block.count > 1 || height < kMinLabelled)
     return;
   // The number suffices if a device has one stage.
   const std::string microbatch = std::to_string(action.microbatch),

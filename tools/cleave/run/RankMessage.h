@@ -10,7 +10,7 @@ namespace cleave {
 /// Parses a JSON message of another rank. Fails if it is nested deeper than our messages, or has more objects
 /// than a run has devices and outputs: LLVM's parser is recursive, and takes 4 KiB for each object.
 inline llvm::Expected<llvm::json::Value> parseMessage(llvm::StringRef text) {
-  return readJsonText(text, "a message", {"message", runtime::Membership::kMostText, 1 << 16});
+  return readJsonText(text, "a message", {"message", runtime::Membership::kMaxText, 1 << 16});
 }
 
 } // namespace cleave

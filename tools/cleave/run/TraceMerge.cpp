@@ -21,7 +21,7 @@ namespace json = llvm::json;
 /// Largest time: times of two processes can be subtracted.
 static constexpr int64_t kLatest = INT64_MAX / 4;
 /// Most bytes of one process.
-static constexpr uint64_t kMostBytes = uint64_t(1) << 36;
+static constexpr uint64_t kMaxBytes = uint64_t(1) << 36;
 
 namespace {
 /// First message of a process, before its chunks.
@@ -64,7 +64,7 @@ static std::optional<Heading> readHeading(llvm::StringRef text) {
   if (!names)
     return std::nullopt;
   const std::optional<int64_t> bytes = object->getInteger("bytes"), begin = object->getInteger("begin");
-  if (!bytes || *bytes < 0 || uint64_t(*bytes) > kMostBytes || !begin || *begin < 0 || *begin > kLatest)
+  if (!bytes || *bytes < 0 || uint64_t(*bytes) > kMaxBytes || !begin || *begin < 0 || *begin > kLatest)
     return std::nullopt;
   return Heading{uint64_t(*bytes), *begin, *names};
 }
@@ -97,7 +97,7 @@ Expected<uint64_t> TraceMerge::begin(llvm::ArrayRef<std::string> headings) {
 
 Expected<uint64_t> TraceMerge::chunksOf(uint32_t process, llvm::StringRef text) {
   uint64_t chunks = 0;
-  if (text.getAsInteger(10, chunks) || chunks > chunksFor(kMostBytes))
+  if (text.getAsInteger(10, chunks) || chunks > chunksFor(kMaxBytes))
     return notATrace(process);
   return chunks;
 }

@@ -19,7 +19,7 @@ llvm::json::Array toJson(const plan::Alternatives &alternatives) {
 }
 
 void printAlternatives(llvm::raw_ostream &out, const plan::Alternatives &alternatives) {
-  constexpr size_t kMostRows = 12;
+  constexpr size_t kMaxRows = 12;
   if (alternatives.empty())
     return;
   out << "\n";
@@ -29,7 +29,7 @@ void printAlternatives(llvm::raw_ostream &out, const plan::Alternatives &alterna
   size_t rows = 0;
   for (const auto &one : alternatives) {
     // They are sorted: the first of its kind is the best.
-    if (!seen.insert(one->mesh + " " + one->schedule).second || rows++ >= kMostRows)
+    if (!seen.insert(one->mesh + " " + one->schedule).second || rows++ >= kMaxRows)
       continue;
     table.add({one->mesh, one->schedule, std::to_string(one->microbatches),
                one->seconds > 0 ? milliseconds(one->seconds) : "-",
@@ -37,8 +37,8 @@ void printAlternatives(llvm::raw_ostream &out, const plan::Alternatives &alterna
                one->reason.empty() ? "chosen" : one->reason});
   }
   table.print(out);
-  if (rows > kMostRows)
-    out << "and " << count(rows - kMostRows, "other") << "\n";
+  if (rows > kMaxRows)
+    out << "and " << count(rows - kMaxRows, "other") << "\n";
 }
 
 } // namespace cleave

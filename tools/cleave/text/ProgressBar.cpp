@@ -14,7 +14,7 @@ using llvm::formatv;
 
 /// Time until a step is shown, and between two drawings.
 static constexpr std::chrono::milliseconds kUntilShown{200}, kBetweenDrawings{100};
-static constexpr int kMostBarColumns = 30, kLeastBarColumns = 8;
+static constexpr int kMaxBarColumns = 30, kMinBarColumns = 8;
 static constexpr char kEmptyLine[] = "\r\x1b[K";
 
 bool ProgressBar::canDraw() {
@@ -70,7 +70,7 @@ std::string ProgressBar::line(Clock::time_point now) const {
     end = formatv("  {0,3} %{1}", int(*done * 100), end);
   std::string text = fit(step, columns - int(end.size()));
   int room = columns - llvm::sys::locale::columnWidth(text) - int(end.size()) - 4;
-  if (int length = std::min(room, kMostBarColumns); done && length >= kLeastBarColumns) {
+  if (int length = std::min(room, kMaxBarColumns); done && length >= kMinBarColumns) {
     int filled = int(*done * length);
     std::string bar(filled, '=');
     bar += filled < length ? ">" : "";

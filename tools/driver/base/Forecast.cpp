@@ -29,8 +29,8 @@ static plan::Schedule tableOf(const plan::Plan &plan) {
 }
 
 /// Plans are untrusted, so sums of their predictions must stay in range.
-static constexpr double kMostStepSeconds = 1e9;
-static constexpr int64_t kMostBytes = int64_t(1) << 44;
+static constexpr double kMaxStepSeconds = 1e9;
+static constexpr int64_t kMaxBytes = int64_t(1) << 44;
 static constexpr char kRemedy[] = "compile it again";
 
 static Error impossible(StringRef name, StringRef what, StringRef remedy = kRemedy) {
@@ -38,7 +38,7 @@ static Error impossible(StringRef name, StringRef what, StringRef remedy = kReme
 }
 
 Error checkSeconds(double seconds, StringRef name, StringRef remedy) {
-  return seconds <= kMostStepSeconds ? Error::success() : impossible(name, "1e9 seconds in all", remedy);
+  return seconds <= kMaxStepSeconds ? Error::success() : impossible(name, "1e9 seconds in all", remedy);
 }
 
 /// Costs from the plan's predictions.
@@ -58,7 +58,7 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
     StageCost &cost = costs.stages.emplace_back();
     for (uint32_t position = 0; position < costs.ranksPerDeviceGroup; ++position) {
       const plan::Prediction &prediction = *predictionOf(plan, stage->index, position % plan.mesh->tp);
-      if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
+      if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMaxBytes)
         return impossible(name, "2^44 bytes in a stage");
       cost.forward = std::max(cost.forward, prediction.microbatch_seconds);
       cost.activationBytes = std::max(cost.activationBytes, prediction.activation_bytes);
@@ -69,7 +69,7 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   for (const plan::Transfer &transfer : plan::transfers(plan, 0))
     costs.transfers.push_back({transfer.from, transfer.to, bytesOf(plan, 0, transfer, sizes)});
   for (const TransferSize &transfer : costs.transfers)
-    if (transfer.bytes > kMostBytes)
+    if (transfer.bytes > kMaxBytes)
       return impossible(name, "2^44 bytes between two stages");
   auto linkOf = [](const plan::LinkSpeed &speed) {
     return Link{speed.latency_seconds, speed.bytes_per_second};

@@ -16,9 +16,9 @@ namespace cleave {
 using llvm::StringRef;
 
 /// As many as --devices accepts.
-static constexpr uint64_t kMostMeshDevices = 65536;
+static constexpr uint64_t kMaxMeshDevices = 65536;
 /// Most stages per rank.
-static constexpr uint32_t kMostInterleaved = 64;
+static constexpr uint32_t kMaxInterleaved = 64;
 
 namespace {
 /// `pp=2,tp=2`, `pp=auto,tp=2`, `auto`; nothing for values to search for.
@@ -175,9 +175,9 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
         "--mesh " + options.mesh +
         ": found dp=auto, expected a number: dp is searched for in training alone; use dp=N, with pp=auto "
         "or tp=auto");
-  if (mesh->tp > kMostTensorRanks)
+  if (mesh->tp > kMaxTensorRanks)
     return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) +
-                      ", expected at most " + llvm::Twine(kMostTensorRanks));
+                      ", expected at most " + llvm::Twine(kMaxTensorRanks));
   if (mesh->isOpen()) {
     shape.search = {shape.devices, mesh->pp, mesh->tp, mesh->dp, {}};
     // So that the batch is named.
@@ -189,9 +189,9 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   shape.dataRanks = *mesh->dp;
   uint64_t taken =
       llvm::SaturatingMultiply(uint64_t(shape.ranks) * shape.tensorRanks, uint64_t(shape.dataRanks));
-  if (taken > kMostMeshDevices)
+  if (taken > kMaxMeshDevices)
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
-                      " devices, expected at most " + llvm::Twine(kMostMeshDevices));
+                      " devices, expected at most " + llvm::Twine(kMaxMeshDevices));
   if (devices && *devices != taken && !(takesFirst && taken < *devices))
     return wrongDevices(options, taken, *devices, shape.devicesOfMachine);
   shape.devices = taken;
@@ -229,13 +229,13 @@ static llvm::Error checkTraining(const CompileOptions &options) {
   if (!llvm::is_contained({"auto", "none", "selective", "full"}, choice.recompute))
     return wrongUsage("--recompute " + choice.recompute + ": found \"" + choice.recompute +
                       "\", expected none, selective, full or auto");
-  if (choice.zero > kMostZero)
-    return wrongUsage("--zero " + llvm::Twine(*choice.zero) + ": expected 0 to " + llvm::Twine(kMostZero));
+  if (choice.zero > kMaxZero)
+    return wrongUsage("--zero " + llvm::Twine(*choice.zero) + ": expected 0 to " + llvm::Twine(kMaxZero));
   if (!choice.interleave)
     return llvm::Error::success();
   const std::string option = "--interleave " + std::to_string(*choice.interleave);
-  if (*choice.interleave < 2 || *choice.interleave > kMostInterleaved)
-    return wrongUsage(option + ": expected 2 to " + llvm::Twine(kMostInterleaved));
+  if (*choice.interleave < 2 || *choice.interleave > kMaxInterleaved)
+    return wrongUsage(option + ": expected 2 to " + llvm::Twine(kMaxInterleaved));
   if (!llvm::is_contained({"", "auto", "interleaved"}, options.schedule))
     return wrongUsage(option + ": --schedule " + options.schedule +
                       " has one stage a device; give --schedule interleaved, or leave --interleave out");
@@ -274,7 +274,7 @@ static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchS
     if (choice.recompute == "auto" ? isOpen || recompute == Recompute::None : choice.recompute == name)
       space.training.push_back({recompute, choice.sequenceParallel});
   space.zero = {choice.zero.value_or(0)};
-  for (uint32_t zero = 1; zero <= kMostZero && isOpen && !choice.zero; ++zero)
+  for (uint32_t zero = 1; zero <= kMaxZero && isOpen && !choice.zero; ++zero)
     space.zero.push_back(zero);
 }
 

@@ -18,7 +18,7 @@ llvm::Expected<double> Passes::median(llvm::Expected<double> seconds) {
 }
 
 Link fitLink(llvm::ArrayRef<TimedMessage> messages) {
-  constexpr double kMostRate = 1e12;
+  constexpr double kMaxRate = 1e12;
   double bytes = 0, seconds = 0;
   for (const TimedMessage &message : messages) {
     bytes += message.bytes / double(messages.size());
@@ -32,7 +32,7 @@ Link fitLink(llvm::ArrayRef<TimedMessage> messages) {
   const double secondsPerByte = both / square;
   const TimedMessage &least = messages.front();
   return {std::max(least.seconds - least.bytes * secondsPerByte, 0.0),
-          1 / std::max(secondsPerByte, 1 / kMostRate)};
+          1 / std::max(secondsPerByte, 1 / kMaxRate)};
 }
 
 double rounded(double number) {

@@ -91,7 +91,7 @@ private:
 } // namespace
 
 /// A point with more work gets the rate of one with fewer rows, or fewer GEMMs.
-static constexpr double kMostFlops = 30e9, kMostFlopsQuick = 5e7;
+static constexpr double kMaxFlops = 30e9, kMaxFlopsQuick = 5e7;
 
 /// Messages between devices that take longer are skipped, as far as that is known before.
 static double longestMessage(const ProfileOptions &options) { return options.quick ? 0.25 : 1; }
@@ -103,7 +103,7 @@ static double beyond(double seconds, double call) { return std::max(seconds - ca
 
 Error Profiler::measureTable(RateTable &table, GemmKind kind, const char *name, const ShapeGrid &grid,
                              const MakeProduct &make) {
-  const double most = options.quick ? kMostFlopsQuick : kMostFlops;
+  const double most = options.quick ? kMaxFlopsQuick : kMaxFlops;
   std::vector<std::vector<double>> axes = {sizes(grid.counts), sizes(grid.rows), sizes(grid.columns),
                                            sizes(grid.depths)};
   const size_t depths = axes[3].size(), row = axes[2].size() * depths, count = axes[1].size() * row;

@@ -406,7 +406,7 @@ Error MeshSearch::weigh(bool acrossNodes) {
   auto isTried = [&](uint32_t count, std::optional<uint32_t> fixed) {
     return fixed ? count == *fixed : space.devices % count == 0;
   };
-  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMostTensorRanks);
+  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMaxTensorRanks);
        ++tensorRanks) {
     Pipelines pipelines;
     for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)

@@ -12,15 +12,16 @@ using namespace cleave;
 /// A byte a second, no latency.
 static const Link kByteASecond{0, 1};
 
-TEST(DataGroup, HoldsWhatThePaperSays) {
+TEST(DataParallelGroup, HoldsWhatThePaperSays) {
   // Figure 1: 7.5 billion parameters on 64 ranks, K = 12.
   const int64_t psi = 7'500'000'000;
   const double gigabytes[] = {120, 31.4, 16.6, 1.9};
-  for (uint32_t zero = 0; zero <= kMostZero; ++zero)
-    EXPECT_NEAR((DataGroup{64, zero}.heldBytes(2 * psi, 2 * psi, 12 * psi)) / 1e9, gigabytes[zero], 0.05);
+  for (uint32_t zero = 0; zero <= kMaxZero; ++zero)
+    EXPECT_NEAR((DataParallelGroup{64, zero}.heldBytes(2 * psi, 2 * psi, 12 * psi)) / 1e9, gigabytes[zero],
+                0.05);
 }
 
-TEST(DataGroup, HoldsThePartsOfItsFormulas) {
+TEST(DataParallelGroup, HoldsThePartsOfItsFormulas) {
   for (int64_t n : {1, 2, 3, 8, 64})
     for (int64_t psi : {192, 192 * 1000, 192 * 77}) {
       const int64_t w = 2 * psi, g = 4 * psi, k = 12 * psi;
@@ -31,8 +32,8 @@ TEST(DataGroup, HoldsThePartsOfItsFormulas) {
       whole.gradientBytes = g;
       whole.optimizerBytes = k;
       const int64_t formulas[] = {w + g + k, w + g + k / n, w + (g + k) / n, (w + g + k) / n};
-      for (uint32_t zero = 0; zero <= kMostZero; ++zero)
-        EXPECT_EQ((DataGroup{uint32_t(n), zero}.partOf(whole).stateBytes), formulas[zero] + 5)
+      for (uint32_t zero = 0; zero <= kMaxZero; ++zero)
+        EXPECT_EQ((DataParallelGroup{uint32_t(n), zero}.partOf(whole).stateBytes), formulas[zero] + 5)
             << n << " " << zero;
     }
 }
@@ -67,7 +68,7 @@ static RankForecast passesOf(const TrainingStageCost &part, bool isSplit = false
   return rank;
 }
 
-TEST(DataGroup, SendsWhatThePaperSays) {
+TEST(DataParallelGroup, SendsWhatThePaperSays) {
   const TrainingStageCost stage = stageOf({600, 100, 1400});
   const double bytes = 2100;
   for (uint32_t ranks : {2, 3, 7}) {
@@ -75,8 +76,8 @@ TEST(DataGroup, SendsWhatThePaperSays) {
     // Twice the bytes, of an all-reduce, or of a reduce-scatter and the all-gather after the update; half of
     // that more at 3.
     const double formulas[] = {2 * others, 2 * others, 2 * others, 3 * others};
-    for (uint32_t zero = 0; zero <= kMostZero; ++zero) {
-      const DataGroup group{ranks, zero, kByteASecond};
+    for (uint32_t zero = 0; zero <= kMaxZero; ++zero) {
+      const DataParallelGroup group{ranks, zero, kByteASecond};
       const TrainingStageCost part = group.partOf(stage);
       EXPECT_NEAR(group.whenSummed(passesOf(part), {part}) + group.gatherSeconds(stage.weightBytes),
                   formulas[zero], 1e-9)
@@ -85,7 +86,7 @@ TEST(DataGroup, SendsWhatThePaperSays) {
   }
 }
 
-TEST(DataGroup, HidesSumsBehindTheBackwardPass) {
+TEST(DataParallelGroup, HidesSumsBehindTheBackwardPass) {
   // Three layers of 4 s for gradients of inputs and 2 s for those of weights; over two ranks a bucket takes
   // as many seconds as it has bytes.
   TrainingStageCost stage;
@@ -93,18 +94,18 @@ TEST(DataGroup, HidesSumsBehindTheBackwardPass) {
   stage.inputGradient = 12;
   stage.weightGradient = 6;
   stage.buckets = {{1, 8, 4}, {3, 4, 2}, {2, 0, 0}};
-  const DataGroup group{2, 0, kByteASecond};
+  const DataParallelGroup group{2, 0, kByteASecond};
   // In one go, gradients of layers are there at 11, 17 and 23, and summed at 12, 20 and 25.
   EXPECT_DOUBLE_EQ(group.whenSummed(passesOf(stage), {stage}), 25);
   // Apart, at 19, 21 and 23: at 20, 24 and 26.
   EXPECT_DOUBLE_EQ(group.whenSummed(passesOf(stage, /*isSplit=*/true), {stage}), 26);
   // One rank has nothing to sum, nor do ranks whose weights are not trained.
-  EXPECT_DOUBLE_EQ((DataGroup{1, 0, kByteASecond}.whenSummed(passesOf(stage), {stage})), 23);
+  EXPECT_DOUBLE_EQ((DataParallelGroup{1, 0, kByteASecond}.whenSummed(passesOf(stage), {stage})), 23);
   stage.buckets.clear();
   EXPECT_DOUBLE_EQ(group.whenSummed(passesOf(stage), {stage}), 23);
 }
 
-TEST(DataGroup, SumsAreNeverBeforeTheyCanBe) {
+TEST(DataParallelGroup, SumsAreNeverBeforeTheyCanBe) {
   std::mt19937 random(7);
   auto upTo = [&](int most) { return double(random() % (most + 1)); };
   for (int trial = 0; trial < 200; ++trial) {
@@ -123,7 +124,7 @@ TEST(DataGroup, SumsAreNeverBeforeTheyCanBe) {
     const double all = stage.forward + stage.inputGradient + stage.weightGradient;
     double before = 0;
     for (uint32_t zero : {0, 1}) {
-      const DataGroup group{4, zero, kByteASecond};
+      const DataParallelGroup group{4, zero, kByteASecond};
       const double sums = bytes * 3 / 4 * (zero ? 1 : 2),
                    last = double(stage.buckets.back().bytes) * 3 / 4 * (zero ? 1 : 2);
       const double found = group.whenSummed(passesOf(stage), {stage});
@@ -135,9 +136,9 @@ TEST(DataGroup, SumsAreNeverBeforeTheyCanBe) {
   }
 }
 
-TEST(DataGroup, GathersWhileItComputes) {
+TEST(DataParallelGroup, GathersWhileItComputes) {
   TrainingStageCost stage = stageOf({10, 20, 30, 40});
-  const DataGroup group{2, 3, kByteASecond};
+  const DataParallelGroup group{2, 3, kByteASecond};
   // All four take 50 s; the first one 5, the last one 20.
   stage.forward = 30;
   stage.inputGradient = 100;
@@ -153,5 +154,5 @@ TEST(DataGroup, GathersWhileItComputes) {
   EXPECT_DOUBLE_EQ(group.partOf(stage).weightGradient, 60);
   stage.update = 8;
   EXPECT_DOUBLE_EQ(group.partOf(stage).update, 4);
-  EXPECT_DOUBLE_EQ((DataGroup{2, 0, kByteASecond}.partOf(stage).update), 8);
+  EXPECT_DOUBLE_EQ((DataParallelGroup{2, 0, kByteASecond}.partOf(stage).update), 8);
 }

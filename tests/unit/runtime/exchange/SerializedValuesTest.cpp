@@ -214,9 +214,9 @@ TEST(SerializedValuesTest, RefusesContainersThatHoldAnythingElse) {
 
 TEST(SerializedValuesTest, RefusesHeadersThatAreLong) {
   Header header;
-  header.text.resize(kMostHeader + 1);
+  header.text.resize(kMaxHeader + 1);
   expectRefused(header, "found a header of 4194305 bytes, expected at most 4194304");
-  EXPECT_THAT([] { serialize({IValue(std::string(kMostHeader, 'x'))}); },
+  EXPECT_THAT([] { serialize({IValue(std::string(kMaxHeader, 'x'))}); },
               testing::ThrowsMessage<c10::Error>(HasSubstr("expected at most 4194304")));
 }
 
