@@ -12,6 +12,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/DimensionRule.h"
 #include "ir/semantics/IndexMap.h"
+#include "ir/semantics/ListChange.h"
 #include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/PermutationRole.h"
 
@@ -41,18 +42,6 @@ enum class ResultDType {
   Promoted, ///< the promoted dtype of its tensor operands
   First,    ///< that of its first operand
   Bool,
-};
-
-/// How an operator changes its first operand, a list or dict, in place.
-enum class ListChange {
-  None,
-  Append,  ///< operand 1 becomes the last item
-  Extend,  ///< the items of operand 1 become the last items
-  Clear,   ///< no item is left
-  Reverse, ///< the last item becomes the first
-  SetItem, ///< operand 2 takes the place of the item at index, or key, operand 1
-  Insert,  ///< operand 2 goes in front of the item at index operand 1
-  Remove,  ///< the item at index operand 1 goes; a result is that item
 };
 
 struct OpSemantics {
