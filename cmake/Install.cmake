@@ -60,7 +60,7 @@ function(install_cleave)
     tools/driver/Verify.h
     tools/driver/base/CompileOptions.h
     tools/driver/base/Progress.h
-    tools/driver/base/SearchStop.h
+    tools/driver/base/StopSource.h
     tools/driver/base/UsageError.h)
   set_target_properties(cleave cleave-opt PROPERTIES INSTALL_RPATH "")
   install(TARGETS cleave cleave-opt RUNTIME DESTINATION libexec COMPONENT Compiler)

@@ -29,9 +29,9 @@ std::vector<at::Tensor> tensorsOf(const c10::IValue &value) {
   return value.isTensorList() ? value.toTensorVector() : std::vector<at::Tensor>{value.toTensor()};
 }
 
-class PositionRuleTest : public testing::TestWithParam<Case> {};
+class IndexMapTest : public testing::TestWithParam<Case> {};
 
-TEST_P(PositionRuleTest, SaysWherePositionsComeFrom) {
+TEST_P(IndexMapTest, SaysWherePositionsComeFrom) {
   OperatorCall call(GetParam().name, GetParam().operands);
   auto rule = indexMapOf(call.op(), call.shapes());
   ASSERT_TRUE(rule.has_value());
@@ -59,7 +59,7 @@ TEST_P(PositionRuleTest, SaysWherePositionsComeFrom) {
 const std::string x = "tensor<2x12x3xf32>";
 
 INSTANTIATE_TEST_SUITE_P(
-    All, PositionRuleTest,
+    All, IndexMapTest,
     testing::Values(Case{"aten.cat", {"(" + x + "; tensor<2x5x3xf32>; " + x + ")", "1"}},
                     Case{"aten.cat", {"(" + x + "; " + x + ")", "-2"}},
                     Case{"aten.split.Tensor", {x, "4", "1"}}, Case{"aten.split.Tensor", {x, "5", "-2"}},
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"aten.roll", {x, "[5]", "[1]"}}, Case{"aten.roll", {x, "[-17]", "[1]"}},
                     Case{"aten.repeat_interleave.self_int", {x, "3", "1", "none"}}));
 
-TEST(PositionRuleTest, KnowsNothingOfWhatIsNotConstant) {
+TEST(IndexMapTest, KnowsNothingOfWhatIsNotConstant) {
   for (const Case &value : {Case{"aten.flip", {x, "[0, 1]"}}, Case{"aten.roll", {x, "[1, 1]", "[0, 1]"}},
                             Case{"aten.roll", {x, "[1]", "[]"}}, Case{"aten.roll", {x, "[1]", "[-4]"}},
                             Case{"aten.flip", {x, "[3]"}}, Case{"aten.split.Tensor", {x, "4", "3"}},

@@ -266,7 +266,7 @@ Error Profiler::measureCalls() {
 //===- Between devices ----------------------------------------------------===//
 
 /// Cost of a message's bytes: reading them takes longer than reading the reader's own data.
-static Error measureHandover(const ProfileOptions &options, KernelTimer &timer, Passes &passes, Link &link) {
+static Error measureMessages(const ProfileOptions &options, KernelTimer &timer, Passes &passes, Link &link) {
   // With one device nothing is sent.
   link = {0, 1e12};
   if (timer.devices() == 1)
@@ -353,7 +353,7 @@ Error Profiler::measure(Machine &machine) {
                        &Profiler::measureAttention, &Profiler::measureOperators})
     if (Error error = (this->*measure)(*rates))
       return error;
-  if (Error error = measureHandover(options, timer, passes, machine.link))
+  if (Error error = measureMessages(options, timer, passes, machine.link))
     return error;
   machine.collectives = machine.link;
   if (Error error = measureCollectives(machine.collectives))
@@ -428,7 +428,7 @@ llvm::Expected<Link> profileLink(const ProfileOptions &options, KernelTimer &tim
     Passes passes;
     for (int pass = 0; pass < options.passes; ++pass) {
       passes.restart();
-      if (Error error = measureHandover(options, timer, passes, link))
+      if (Error error = measureMessages(options, timer, passes, link))
         return error;
     }
     return link;
