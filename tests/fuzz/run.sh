@@ -4,7 +4,7 @@
 set -u
 build=$(cd "$1" && pwd) runs=$2 seed=$3 failed=0
 shift 3
-for target in ${*:-Archive Graphs Inputs Ir Machines Plan Transport}; do
+for target in ${*:-Archive Graphs Inputs Ir Machines Plan Wire}; do
   folder=$build/tests/fuzz/$(echo $target | tr '[:upper:]' '[:lower:]')
   cd "$folder" || exit 1
   if "$build/bin/fuzz$target" -runs="$runs" -seed="$seed" -keep_seed=1 -max_len=16384 -timeout=60 >log 2>&1; then
