@@ -16,7 +16,8 @@ struct PlanOrigin {
 };
 
 /// Emits a plan for `module`, whose functions contain only stages (after split-stages). The plan is complete
-/// except for `shard_files`, which writeShards fills. There is one rank per stage.
+/// except for `shard_files`, which writeShards fills.
+/// Stages run on the ranks that assign-schedule has decided on; without it, one rank runs each stage.
 mlir::FailureOr<std::unique_ptr<plan::Plan>> emitPlan(mlir::ModuleOp module, const PlanOrigin &origin);
 
 } // namespace cleave
