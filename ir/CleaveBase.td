@@ -57,9 +57,9 @@ class CleaveAttr<string name, string attrMnemonic, list<Trait> traits = []>
 }
 
 def DimAttr : CleaveAttr<"Dim", "dim"> {
-  let summary = "a size as an expression of named dimensions";
+  let summary = "a size as an expression of the symbols of dynamic dimensions";
   let description = [{
-    `#cleave.dim<"batch*12">`, `#cleave.dim<"(seq + 1) floordiv 2">`, `#cleave.dim<"?">` (unknown), in SymbolicDim's
+    `#cleave.dim<"12*batch">`, `#cleave.dim<"(seq + 1) floordiv 2">`, `#cleave.dim<"?">` (unknown), in SymbolicDim's
     canonical form.
   }];
   let parameters = (ins StringRefParameter<"canonical expression">:$expression);
@@ -102,7 +102,7 @@ def ShardingAttr : CleaveAttr<"Sharding", "sharding"> {
 }
 
 def MeshAttr : CleaveAttr<"Mesh", "mesh"> {
-  let summary = "the device mesh: pipeline stages × data-parallel replicas × tensor-parallel ranks";
+  let summary = "the device mesh: pipeline ranks × data-parallel ranks × tensor-parallel ranks";
   let parameters = (ins DefaultValuedParameter<"unsigned", "1">:$pp, DefaultValuedParameter<"unsigned", "1">:$dp,
                         DefaultValuedParameter<"unsigned", "1">:$tp);
   let assemblyFormat = "`<` struct(params) `>`";

@@ -17,7 +17,7 @@ class DecisionAttr<string name, string attrMnemonic> : CleaveAttr<name, attrMnem
 }
 
 def SizeLimitAttr : CleaveAttr<"SizeLimit", "size_limit"> {
-  let summary = "the sizes of a named dimension at which the model runs";
+  let summary = "the sizes of a dynamic dimension at which the model runs";
   let description = [{
     infer-types leaves a dictionary of these on the function, by the dimension's name:
     `cleave.size_limits = {height = #cleave.size_limit<divisible_by = 4, min = 8>}`. Sizes are multiples of `divisible_by`
@@ -30,10 +30,10 @@ def SizeLimitAttr : CleaveAttr<"SizeLimit", "size_limit"> {
 }
 
 def SeedAttr : CleaveAttr<"Seed", "seed"> {
-  let summary = "a dimension of a weight from which a sharding follows";
+  let summary = "the dimension of a weight from which a sharding group is propagated";
   let description = [{
-    `order`: how many seeds of the function come before this one. `ends`: the sharding ends at the weight, so what it
-    gives is gathered at once.
+    `order`: how many seeds of the function come before this one. `ends`: the sharding group is this weight alone; the
+    results of its operators are gathered at once.
   }];
   let parameters = (ins "int64_t":$dim, DefaultValuedParameter<"int64_t", "0">:$order,
                         DefaultValuedParameter<"bool", "false">:$ends);
@@ -46,8 +46,8 @@ def WeightShardingAttr : DecisionAttr<"WeightSharding", "weight_sharding"> {
   let description = [{
     On `cleave.param`: `cleave.weight_sharding = #cleave.weight_sharding<style = "colwise", seed = <dim = 0>>`. `style` is
     `colwise`, `rowwise`, `embedding_rowwise` or `replicate`. `seed` stands on the weights that others follow.
-    `user_constraint`: the user asked for the style. `not_worth_sharding`: the weight stays whole because sharding it would
-    cost more time than it saves.
+    `user_constraint`: the user asked for the style. `not_worth_sharding`: the weight stays replicated because sharding it
+    would cost more time than it saves.
   }];
   let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$style, OptionalParameter<"::cleave::SeedAttr">:$seed,
                         DefaultValuedParameter<"bool", "false">:$user_constraint,
@@ -55,10 +55,11 @@ def WeightShardingAttr : DecisionAttr<"WeightSharding", "weight_sharding"> {
 }
 
 def ParallelDimAttr : CleaveAttr<"ParallelDim", "parallel_dim"> {
-  let summary = "a dimension that is sharded, with all that is sharded with it";
+  let summary = "a sharding group: the tensor dimensions that are sharded together";
   let description = [{
-    `path`: the module that has most of it. `parts`: positions that are dealt out to the ranks, such as heads. `weights`: the
-    names of the weights that have it. `sums` and `gathers`: the collectives that it costs.
+    `path`: the innermost module that contains all its weights; empty for the model. `parts`: number of labels that are
+    distributed over the ranks, such as heads. `weights`: the names of its weights. `sums` and `gathers`: its numbers of
+    all-reduces, and of all-gathers and reshards, before they are merged.
   }];
   let parameters = (ins "::mlir::StringAttr":$path, "int64_t":$parts, "::mlir::ArrayAttr":$weights, "int64_t":$sums,
                         "int64_t":$gathers);
@@ -69,9 +70,9 @@ def ParallelDimAttr : CleaveAttr<"ParallelDim", "parallel_dim"> {
 def ShardingDecisionAttr : DecisionAttr<"ShardingDecision", "sharding_decision"> {
   let summary = "what annotate-sharding has decided for a function";
   let description = [{
-    `dims`: the sharded dimensions, as `#cleave.parallel_dim`. `seconds`: of the collectives that the decision owes, and a
-    lower bound for any other one. `memory_limits`: the decision is this one for limits of memory, in bytes, from the first
-    to below the second; without it for any.
+    `dims`: the sharding groups, as `#cleave.parallel_dim`. `seconds`: those of the collectives of this sharding, and a lower
+    bound of that over all shardings of these weights. `memory_limits`: half-open range [a, b) of the option `memory`, in
+    bytes, for which annotate-sharding decides the same; left out if any limit does.
   }];
   let parameters = (ins "::mlir::ArrayAttr":$dims, "::mlir::DenseF64ArrayAttr":$seconds,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$memory_limits);
@@ -80,10 +81,10 @@ def ShardingDecisionAttr : DecisionAttr<"ShardingDecision", "sharding_decision">
 def CutAttr : DecisionAttr<"Cut", "cut"> {
   let summary = "the report of the stage cutter";
   let description = [{
-    By assign-stages, on the function. By stage: predicted `seconds`, and `recv_bytes` from other stages. `bound`: seconds
-    that the slowest stage takes in any contiguous cut. `proof`: whether the cut is exact, or why not. `bottleneck`: an
-    operation that alone takes longer than a balanced stage. `weight_limits`: the cut is this one for weights of a device,
-    in bytes, from the first to below the second.
+    assign-stages sets this on the function. Per stage: `seconds` (predicted) and `recv_bytes` (from other stages). `bound`:
+    lower bound of the slowest stage's seconds over all contiguous cuts. `proof`: whether the cut is proven optimal, or why
+    not. `bottleneck`: an operation that alone takes longer than a balanced stage. `weight_limits`: half-open range [a, b) of
+    the weight limit of a device, in bytes, for which the cut is the same.
   }];
   let parameters = (ins "::mlir::DenseF64ArrayAttr":$seconds, "::mlir::DenseI64ArrayAttr":$recv_bytes,
                         OptionalParameter<"::mlir::DenseF64ArrayAttr">:$bound, OptionalParameter<"::mlir::StringAttr">:$proof,
@@ -94,9 +95,10 @@ def CutAttr : DecisionAttr<"Cut", "cut"> {
 def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
   let summary = "how many ranks run a function, and in how many micro-batches";
   let description = [{
-    By assign-schedule, on the function. `ranks` of the pipeline, each with `data_ranks` data-parallel replicas, which take
-    `microbatches` each. `batch`: the named dimension that micro-batches and replicas split, or else `batch_obstacle`: why
-    none is split. `microbatch_seconds`: by stage, for the largest micro-batch.
+    assign-schedule sets this on the function. `ranks`: number of pipeline ranks (pp). `data_ranks`: number of data-parallel
+    ranks (dp). `microbatches`: number for each data-parallel rank. `batch`: the dynamic dimension that micro-batches and
+    data-parallel ranks split, or else `batch_obstacle`: why none is split. `microbatch_seconds`: per stage, for the largest
+    micro-batch.
   }];
   let parameters = (ins "int64_t":$ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
                         DefaultValuedParameter<"int64_t", "1">:$microbatches, OptionalParameter<"::mlir::StringAttr">:$batch,
@@ -114,9 +116,9 @@ def LinkOverrideAttr : CleaveAttr<"LinkOverride", "link_override"> {
 def TargetAttr : DecisionAttr<"Target", "target"> {
   let summary = "the machine that a schedule was made for";
   let description = [{
-    By assign-schedule, on the function. `machine`: a checksum. `link`: latency in seconds and bytes a second between two
-    ranks; `link_overrides`: those of other links, as `#cleave.link_override`. By rank: names of the `devices`, how many
-    `threads` each has, and `memory_limits` in bytes, 0 for a device without a limit.
+    assign-schedule sets this on the function. `machine`: a checksum of the machine. `link`: latency in seconds and bytes per
+    second between two ranks; `link_overrides`: those of links that differ, as `#cleave.link_override`. Per rank: names of
+    the `devices`, how many `threads` each has, and `memory_limits` in bytes, 0 for a device without a limit.
   }];
   let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$machine, OptionalParameter<"::mlir::DenseF64ArrayAttr">:$link,
                         OptionalParameter<"::mlir::ArrayAttr">:$link_overrides, OptionalParameter<"::mlir::ArrayAttr">:$devices,

@@ -10,7 +10,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 class CleaveOp<string mnemonic, list<Trait> traits = []> : Op<CleaveDialect, mnemonic, traits>;
 
 def ParamOp : CleaveOp<"param", [Pure]> {
-  let summary = "a weight, by the module path of its first use";
+  let summary = "a tensor of the model (parameter, buffer or constant), by the module path of its first use";
   let description = [{
     A name and a type, never bytes.
 
@@ -50,8 +50,8 @@ def ConstantOp : CleaveOp<"constant", [Pure, ConstantLike]> {
 }
 
 def SizeOp : CleaveOp<"size", [Pure]> {
-  let summary = "a size that depends on named dimensions, which each request binds";
-  let description = [{ `%n = cleave.size "batch*12"` }];
+  let summary = "a size that depends on dynamic dimensions, whose sizes each request gives";
+  let description = [{ `%n = cleave.size "12*batch"` }];
   let arguments = (ins StrAttr:$expression);
   let results = (outs I64:$result);
   let assemblyFormat = "$expression attr-dict";
@@ -69,7 +69,10 @@ def PerRankOp : CleaveOp<"per_rank", [Pure]> {
 
 def FirstRankOp : CleaveOp<"first_rank", [Pure]> {
   let summary = "the operand on the first rank of a tensor-parallel group, None on the others";
-  let description = [{ `%b = cleave.first_rank %bias : tensor<768xf32>`, for a bias that must be added to a partial sum once. }];
+  let description = [{
+    `%b = cleave.first_rank %bias : (tensor<768xf32>) -> tensor<768xf32>`, for a bias that must be added to a partial sum once.
+    The result has the type of the operand on all ranks.
+  }];
   let arguments = (ins AnyType:$value);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$value attr-dict `:` functional-type($value, $result)";
@@ -79,7 +82,7 @@ def ReshardOp : CleaveOp<"reshard", [Pure]> {
   let summary = "the same tensor with another sharding over a tensor-parallel group";
   let description = [{
     `%y = cleave.reshard %x {cleave.shardings = [#cleave.sharding<1, [0, 4], [4, 4]>]} : (tensor<2x8xf32>) -> tensor<2x8xf32>`
-    before partition-spmd, which makes a collective of it. Without the attribute, every rank gets the whole tensor.
+    before partition-spmd, which makes a collective of it. Without the attribute, the tensor is replicated.
   }];
   let arguments = (ins AnyType:$value);
   let results = (outs AnyType:$result);
@@ -141,7 +144,9 @@ def UpdateOp : CleaveOp<"update", [MemoryEffects<[MemWrite]>]> {
 
 def BoundaryOp : CleaveOp<"boundary", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "the result of a module, which can be captured";
-  let description = [{ `%y = cleave.boundary %x "transformer.h.3" output 0 : tensor<4x128x768xf32>` }];
+  let description = [{
+    `%y = cleave.boundary %x "transformer.h.3" output 0 : (tensor<4x128x768xf32>) -> tensor<4x128x768xf32>`
+  }];
   let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$value $path `output` $index attr-dict `:` functional-type($value, $result)";

@@ -7,7 +7,7 @@ include "mlir/Pass/PassBase.td"
 def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
   let summary = "gives every tensor its dtype, shape and strides";
   let description = [{
-    Runs the function on meta tensors, and writes the types of the results. Named dimensions stay symbolic:
+    Runs the function on meta tensors, and writes the types of the results. Dynamic dimensions stay symbolic:
     ```mlir
     %y = aten.relu(%x) : (tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>) -> !cleave.tensor
     // becomes
@@ -54,7 +54,7 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
     ATen has no CPU operator that fuses an addition with its layer norm, so these stay two.
 
     Needs types, and constants as `number` of their `cleave.param`. An idiom is rewritten if only its result is used
-    elsewhere; a boundary that is kept ends it. Types of new intermediate results are left to infer-types.
+    elsewhere; a pattern does not match across a boundary that is kept. Types of new intermediate results are left to infer-types.
 
     `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. In a program after partition-spmd,
     whose types are those of tensor-parallel rank 0, idioms that depend on shapes must not be rewritten. Norms are
@@ -110,8 +110,8 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
     `shard` holds `PATTERN=STYLE`: a glob of module or weight paths, and colwise, rowwise, embedding_rowwise or replicate, or
     torch's and transformers' names for these. The last match wins.
 
-    With `memory`, weights whose sharding would cost more time than it saves stay whole (`not_worth_sharding`) if memory
-    allows.
+    With `memory`, weights whose sharding would cost more time than it saves stay replicated (`not_worth_sharding`) if
+    memory allows.
   }];
   let options = [
     Option<"tp", "tp", "unsigned", "1", "number of tensor-parallel ranks">,
@@ -139,8 +139,8 @@ def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
 def InsertReshards : Pass<"insert-reshards", "::mlir::func::FuncOp"> {
   let summary = "inserts a cleave.reshard where an operation needs another sharding of an operand";
   let description = [{
-    Afterwards each operation runs either whole on every rank, or in the shards of its operands and results. A sum over a
-    sharded dimension needs no reshard.
+    Afterwards each operation is either replicated on every rank, or runs on the shards of its operands and results. A sum
+    over a sharded dimension needs no reshard.
   }];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
@@ -183,8 +183,8 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
     ```
     Pipeline rank r is on the machine's device r; with t tensor-parallel and d data-parallel ranks, on the d·t devices from
-    r·d·t on. An operation costs its time on the slowest of these. If the machine says how much memory devices have, the
-    weights of a stage fit its device.
+    r·d·t on: a pipeline rank is all ranks with one pp coordinate. An operation costs its time on the slowest of these. If
+    the machine says how much memory devices have, the weights of a stage fit its device.
 
     The function gets the cutter's report, `cleave.cut`:
 
@@ -192,9 +192,9 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     |---|---|
     | `seconds` | seconds of each stage |
     | `recv_bytes` | bytes that each stage receives |
-    | `bound` | lower bound of the slowest stage's seconds in any contiguous cut |
-    | `proof` | whether the cut is exact, or why not |
-    | `weight_limits` | device memory, from the first to below the second number, that gives this cut |
+    | `bound` | lower bound of the slowest stage's seconds over all contiguous cuts |
+    | `proof` | whether the cut is proven optimal, or why not |
+    | `weight_limits` | half-open range [a, b) of the weight limit of a device, in bytes, for which the cut is the same |
     | `bottleneck` | one operation that alone makes balance impossible; left out if there is none |
   }];
   let options = [
@@ -265,7 +265,7 @@ def PrintShardingGroups : Pass<"print-sharding-groups", "::mlir::ModuleOp"> {
   let summary = "prints the sharding group of each dimension of each weight";
   let description = [{
     Prints a block for each sharding group: the number of its parts, the weights that are sharded with it, and the
-    collectives that it needs: all-reduces of partial sums (with the operands that only one rank may add), operands that
+    collectives that it needs: all-reduces of partial sums (with addends that must be added on one rank only), operands that
     must be gathered, results that must be resharded, and sharded outputs. Changes nothing; for tests and debugging.
   }];
 }
