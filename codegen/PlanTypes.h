@@ -14,7 +14,7 @@
 
 namespace cleave {
 
-/// By named dimension: its index among a signature's symbols.
+/// By dynamic dimension: its index among a signature's symbols.
 using SymbolIndices = llvm::StringMap<uint32_t>;
 
 plan::DType dtypeOf(mlir::Type element);

@@ -1,9 +1,9 @@
 //===- Collectives.h - Operators between the ranks of a group ---*- C++ -*-===//
 //
-// Tensor parallelism in a program is a call like any other: operators of the namespace `spmd`, which every
-// rank of a tensor group calls in the same order. A *range* is an (offset, size) pair of positions along a
-// dimension, a *piece* a (rank, offset, size) triple: a range of what that rank gave. Results are contiguous
-// tensors of their own.
+// The collectives of tensor parallelism are operators of the namespace `spmd`; all ranks of a tensor-parallel
+// group call them in the same order. A *range* is an (offset, size) pair of indices along a dimension, a
+// *piece* a (rank, offset, size) triple: a range of what that rank gave. Results are contiguous tensors of
+// their own.
 //
 //   all_reduce(Tensor x) -> Tensor                                the sum, made in the order of ranks
 //   all_gather(Tensor x, int dim, int[] pieces) -> Tensor         the pieces, one after the other
@@ -12,8 +12,11 @@
 //                                                                 the caller's ranges along `to` of
 //                                                                 all_gather(x, from, pieces)
 //   broadcast(Tensor x, int root) -> Tensor                       what rank `root` gave
-//   shard(Tensor x, int dim, int[] ranges) -> Tensor              the ranges of what the caller has; nothing
-//   is exchanged
+//
+// One operator of the namespace is local, and communicates nothing:
+//
+//   shard(Tensor x, int dim, int[] ranges) -> Tensor              a slice: these ranges of the caller's
+//   tensor
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_COLLECTIVES_COLLECTIVES_H
@@ -23,8 +26,8 @@
 
 namespace cleave {
 
-/// Tells PyTorch of the operators and of what they give on the meta device; may be called again. Kernels that
-/// do the work are the runtime's. Which group a call means is not in the program: a rank has one.
+/// Registers the operators and their meta kernels; may be called again. The runtime has the kernels that do
+/// the work. The program does not say which group a call is for: a rank has one.
 void registerCollectives();
 
 /// A tensor's ranges along `dim`, in order. Throws c10::Error for what is not there.

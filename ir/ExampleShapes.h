@@ -8,14 +8,14 @@
 
 namespace cleave {
 
-/// Function attribute: by named dimension, its size in the example inputs.
+/// Function attribute: by dynamic dimension, its size in the example inputs.
 inline constexpr llvm::StringLiteral kSymbolsAttr = "cleave.symbols";
-/// Function attribute: by named dimension, a SizeLimitAttr if the model does not run at every size.
+/// Function attribute: by dynamic dimension, a SizeLimitAttr if the model does not run at every size.
 inline constexpr llvm::StringLiteral kSizeLimitsAttr = "cleave.size_limits";
-/// Function attribute: the named dimension that --microbatches made dynamic, not the user.
+/// Function attribute: the dimension that --microbatches made dynamic, not the user.
 inline constexpr llvm::StringLiteral kAutoDynamicAttr = "cleave.auto_dynamic";
 
-/// Sizes of a named dimension at which a model runs, as far as they were tried; like torch.export.Dim's
+/// Sizes of a dynamic dimension at which a model runs, as far as they were tried; like torch.export.Dim's
 /// limits.
 struct SizeLimits {
   int64_t divisibleBy = 1;
@@ -28,12 +28,12 @@ struct SizeLimits {
 llvm::StringMap<SizeLimits> limitsOf(mlir::Operation *function);
 void setLimits(mlir::Operation *function, const llvm::StringMap<SizeLimits> &limits);
 
-/// Concrete shapes of a function's values, with every named dimension at its size in the example inputs.
+/// Concrete shapes of a function's values, with every dynamic dimension at its size in the example inputs.
 /// Costs are computed from these.
 class ExampleShapes {
 public:
   explicit ExampleShapes(mlir::Operation *function);
-  /// The same, with another size of one named dimension.
+  /// The same, with another size of one dynamic dimension.
   ExampleShapes resized(llvm::StringRef name, int64_t size) const;
 
   /// Nothing if the value is no tensor or its shape is unknown.

@@ -1,4 +1,4 @@
-//===- SymbolicDim.cpp - Sizes as polynomials of named dimensions ---------===//
+//===- SymbolicDim.cpp - Sizes as polynomials of symbols ------------------===//
 #include "ir/SymbolicDim.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"

@@ -1,4 +1,4 @@
-//===- SymbolicDim.h - Sizes as polynomials of named dimensions -*- C++ -*-===//
+//===- SymbolicDim.h - Sizes as polynomials of symbols ----------*- C++ -*-===//
 #ifndef CLEAVE_IR_SYMBOLICDIM_H
 #define CLEAVE_IR_SYMBOLICDIM_H
 

@@ -10,7 +10,7 @@ namespace cleave {
 /// within 64 bits.
 inline constexpr int64_t kMaxTensorBytes = int64_t(1) << 50, kMaxFunctionBytes = int64_t(1) << 60;
 
-/// Limit of the size of a named dimension in the example inputs.
+/// Limit of the size of a dynamic dimension in the example inputs.
 inline constexpr int64_t kMaxExampleSize = (int64_t(1) << 31) - 1;
 
 /// Fails, with a diagnostic at the operation, if a tensor or all tensors together exceed these limits at the

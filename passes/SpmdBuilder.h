@@ -39,7 +39,7 @@ protected:
   mlir::Location location;
 
 private:
-  /// By named dimension: its size in the example inputs.
+  /// By dynamic dimension: its size in the example inputs.
   llvm::StringMap<int64_t> sizes;
 };
 

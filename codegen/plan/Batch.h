@@ -21,8 +21,8 @@ bool isSplittable(const TensorType &type, uint32_t symbol);
 uint64_t microbatchesOfAll(const Plan &plan, const Schedule &schedule);
 
 /// Global index of the micro-batch that `rank`'s actions call `microbatch`. Data-parallel ranks take
-/// micro-batches in turn, so that shares are even if the batch does not divide, or has fewer samples than
-/// micro-batches.
+/// micro-batches in turn, so that shares stay even if the batch is not divisible, or has fewer samples than
+/// there are micro-batches.
 uint64_t globalMicrobatch(const Plan &plan, uint32_t rank, uint32_t microbatch);
 
 /// Samples [first, second) of micro-batch `index` of `count`; larger micro-batches come first.

@@ -1,4 +1,4 @@
-//===- DimExpr.cpp - Sizes as expressions of named dimensions -------------===//
+//===- DimExpr.cpp - Sizes as expressions of dynamic dimensions -----------===//
 #include "codegen/plan/DimExpr.h"
 #include "llvm/Support/CheckedArithmetic.h"
 

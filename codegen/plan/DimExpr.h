@@ -1,4 +1,4 @@
-//===- DimExpr.h - Sizes as expressions of named dimensions -----*- C++ -*-===//
+//===- DimExpr.h - Sizes as expressions of dynamic dimensions ---*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_DIMEXPR_H
 #define CLEAVE_CODEGEN_PLAN_DIMEXPR_H
 

@@ -68,7 +68,7 @@ static Error checkBatch(const Twine &where, const Signature &signature) {
   return Error::success();
 }
 
-/// Limit of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay
+/// Limit of a dynamic dimension in the example inputs: no tensor is larger, and sums and multiples of it stay
 /// within 64 bits.
 static constexpr int64_t kLargestSize = int64_t(1) << 40;
 

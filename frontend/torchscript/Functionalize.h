@@ -13,8 +13,8 @@ namespace cleave {
 /// do the statistics of a batch norm in training mode. Afterwards no operator writes a tensor.
 ///
 /// Fails, with operator and module path, on writes without a functional equivalent: to a constant, to a
-/// weight that shares memory with another, to a value from outside the region, through a view without an
-/// inverse, to a tensor that may share memory with one that is used later, and through `out=`.
+/// weight that shares memory with another, to a value defined outside the region of the write, through a view
+/// without an inverse, to a tensor that may share memory with one that is used later, and through `out=`.
 mlir::LogicalResult functionalize(mlir::func::FuncOp function, const WeightTable &weights);
 
 } // namespace cleave

@@ -11,7 +11,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Sets the example sizes of named dimensions; one name must have one size.
+/// Sets the example sizes of dynamic dimensions; one name must have one size.
 static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelInputs &inputs) {
   NamedAttrList symbols;
   llvm::StringMap<StringRef> namedIn;

@@ -28,7 +28,8 @@ struct ModelInputs {
   };
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
-  /// The dimension that micro-batches need dynamic although the user named none; empty if there is none.
+  /// The batch dimension that was made dynamic for micro-batches because the user named none; empty if there
+  /// is none.
   std::string autoDynamic;
 };
 

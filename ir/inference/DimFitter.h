@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-/// Chooses sample sizes of named dimensions at which a program is tried, and fits expressions to the sizes
+/// Chooses sample sizes of dynamic dimensions at which a program is tried, and fits expressions to the sizes
 /// observed there.
 ///
 /// A polynomial of total degree ≤ 3 (2 from five names on) with a common divisor is determined by as many

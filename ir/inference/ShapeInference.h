@@ -25,7 +25,7 @@ struct InferredValues {
     int64_t bytes;
   };
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Storage, 1>> storages;
-  /// By named dimension: limits if it does not run at every size.
+  /// By dynamic dimension: limits if it does not run at every size.
   llvm::StringMap<SizeLimits> limits;
   /// A call that could not be run without data.
   struct Unknown {
@@ -38,8 +38,9 @@ struct InferredValues {
   std::vector<Unknown> unknown;
 };
 
-/// Runs `function` on PyTorch's meta device at the example sizes of its named dimensions and at a few others,
-/// and reads types, strides and size arithmetic off. Sizes become expressions that hold at all samples.
+/// Runs `function` on PyTorch's meta device at the example sizes of its dynamic dimensions and at a few
+/// others, and reads types, strides and size arithmetic off. Sizes become expressions that hold at all
+/// samples.
 ///
 /// If the program fails at some sizes, the search looks for the sizes at which it runs: from a minimum on (a
 /// convolution's kernel), up to a maximum (a table of positions), or multiples of a divisor (the sides of a

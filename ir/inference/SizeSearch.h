@@ -14,7 +14,7 @@ namespace cleave {
 /// Names and their example sizes, in a fixed order.
 using SizeTable = std::vector<std::pair<std::string, int64_t>>;
 
-/// Finds sizes of one named dimension at which a function runs as at the example sizes, with all other
+/// Finds sizes of one dynamic dimension at which a function runs as at the example sizes, with all other
 /// dimensions at their example sizes.
 class SizeSearch {
 public:

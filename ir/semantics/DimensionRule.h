@@ -38,7 +38,7 @@ struct DimensionRule {
   using Dim = llvm::SmallVector<unsigned, 1>;
   using Dims = llvm::SmallVector<Dim>;
   /// The values of operand `index` are indices of dimension `dim` of operand `operand`. That dimension has a
-  /// NeedsReplication factor; an index equal to its own position passes the factor through.
+  /// NeedsReplication factor. If every index equals its own position (an arange), the factor passes through.
   struct Lookup {
     unsigned index, operand, dim;
     bool operator==(const Lookup &) const = default;
@@ -48,9 +48,9 @@ struct DimensionRule {
   llvm::SmallVector<Lookup, 0> lookups;
   /// The factor that the operator's `groups` argument counts.
   std::optional<unsigned> groups;
-  /// `groups` and `each`, adjacent factors, taken together as one factor `all` that no dimension names. A
-  /// dimension of `groups` alone holds what the whole group shares, as query heads share key heads: a rank
-  /// with any part of a group needs it.
+  /// A virtual factor `all` = `groups` × `each`, two adjacent factors; no dimension names it. With
+  /// grouped-query attention, query heads are indexed by `all`, key/value heads by `groups`. A rank with any
+  /// index of a group needs the whole group's key/value head.
   struct Shared {
     unsigned all, groups, each;
     bool operator==(const Shared &) const = default;

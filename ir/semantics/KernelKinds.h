@@ -6,23 +6,24 @@
 
 namespace cleave {
 
-/// Kinds of contractions whose kernels have rates of their own. Pointwise: a convolution that is a matrix
-/// product without a copy. Strided: a convolution that skips positions of its input.
+/// Kinds of contractions whose kernels have rates of their own. Pointwise: a convolution that is a
+/// matrix multiplication without a copy. Strided: a convolution that skips indices of its input.
 enum class GemmKind { Matrix, Pointwise, Convolution, Strided, Attention };
 /// Names in machine files.
 inline constexpr llvm::StringLiteral kGemmKinds[] = {"matrix", "pointwise", "convolution", "strided",
                                                      "attention"};
 
-/// `count` products of [rows, depth] by [depth, columns]. Convolution: count is images times groups, rows are
-/// positions of the result, columns a group's output channels, depth its input channels times taps.
-/// Attention: count is heads of all samples, then queries, keys and head width.
+/// A batched GEMM: `count` (batch) multiplications of [rows, depth] by [depth, columns] (M = rows, N =
+/// columns, K = depth). Convolution: count is images times groups, rows are positions of the result, columns
+/// a group's output channels, depth its input channels times taps. Attention: count is heads of all samples,
+/// then queries, keys and head width.
 struct GemmShape {
   GemmKind kind;
   double count, rows, columns, depth;
   bool operator==(const GemmShape &) const = default;
 };
 
-/// Collectives among the ranks of a group.
+/// Collectives among the ranks of a tensor-parallel group.
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast };
 inline constexpr llvm::StringLiteral kCollectiveKinds[] = {"all_reduce", "all_gather", "reduce_scatter",
                                                            "all_to_all", "broadcast"};

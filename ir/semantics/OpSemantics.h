@@ -65,8 +65,8 @@ struct OpSemantics {
   /// For writesStatistics: an operator that takes all operands but the last, and returns the new running mean
   /// and variance as results 3 and 4. Empty: none.
   llvm::StringLiteral functionalForm = "";
-  /// The operator writes its first operand, although the schema does not say so: the function whose schema
-  /// says it. Empty for other operators.
+  /// For an operator that writes its first operand although its schema does not say so: the operator whose
+  /// schema declares that mutation. Empty for other operators.
   llvm::StringLiteral declaredForm = "";
   ListChange listChange = ListChange::None;
   ResultDType resultDType = ResultDType::Promoted;
@@ -115,10 +115,10 @@ struct OpSemantics {
   llvm::StringLiteral rangeStart = "", rangeLength = "";
   /// Argument with the ranges of a dimension that the result holds, as pairs of start and length.
   llvm::StringLiteral ranges = "";
-  /// Argument with the number of groups of channels, which is its rule's factor `groups`.
+  /// Argument with the number of channel groups; the sharding rule's factor `groups` has that size.
   llvm::StringLiteral groups = "";
-  /// For a call whose values are the indices 0, 1, … of its one dimension: the operand with their number;
-  /// null if this call counts differently.
+  /// For a call whose result is 0, 1, …, n - 1 (arange(n) with start 0 and step 1): the operand n; null for
+  /// other calls.
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
   /// Role in a token permutation (see partitioner/sharding/TokenPermutation.h).
   PermutationRole permutationRole = PermutationRole::None;

@@ -4,8 +4,8 @@
 
 namespace cleave {
 
-/// Role of an operator in a mixture-of-experts' token permutation: rows are sorted, computed and brought
-/// back.
+/// Role of an operator in the token permutation of a mixture of experts: rows are permuted into expert order,
+/// computed per expert, and permuted back.
 enum class PermutationRole {
   None,
   Sort,       ///< the last result holds the indices of a sort along `dim`, the result before it the elements

@@ -60,15 +60,15 @@ private:
 struct Kernel {
   OperatorOp op;
   OpWork work;
-  /// The matrix products that `work.flops` counts; nothing where the kernel is no contraction.
+  /// The GEMM that `work.flops` counts; nothing if the kernel is no contraction.
   std::optional<GemmShape> product;
 };
 
-/// Seconds of the kernel's work, without launch: at the rate measured for its shape, else by the roofline
-/// max(flops / peak, bytes / bandwidth) (Williams et al. 2009).
+/// Seconds of the kernel's work, without dispatch overhead: at the rate measured for its shape, else by the
+/// roofline max(flops / peak, bytes / bandwidth) (Williams et al. 2009).
 double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 
-/// Seconds of a call on the slowest device of the group: a fixed launch cost plus kernelSeconds.
+/// Seconds of a call on the slowest device of the group: a fixed dispatch overhead plus kernelSeconds.
 double callSeconds(const Kernel &kernel, const DeviceGroup &group);
 
 /// Seconds of one operation: callSeconds of its kernel, or the time of a collective in the group's slowest

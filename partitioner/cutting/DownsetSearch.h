@@ -36,7 +36,7 @@ struct DeviceRow {
   uint64_t statesOf(uint64_t downsets) const { return downsets * (accelerators.size() + 1) * (cpus + 1); }
 };
 
-/// Latencies on several kinds of accelerators as one amount of work: an accelerator of load L does at most L
+/// Latencies on several kinds of accelerators as one amount of work: in time L an accelerator does at most L
 /// times its kind's rate, whatever groups it has. The work of a group is its minimum over the kinds of rate
 /// times latency. Any positive rates would do; these are in inverse proportion to the total latency of all
 /// groups on each kind, which is exact where kinds differ by a constant factor. For one kind, work is latency

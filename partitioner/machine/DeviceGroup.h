@@ -19,7 +19,7 @@ struct DeviceGroup {
   /// The `count` devices of the machine from `first` on, in tensor-parallel groups of `tensorRanks`
   /// consecutive devices. Devices beyond the machine's last one are copies of it.
   static DeviceGroup of(const Machine &machine, uint32_t first, uint32_t count, uint32_t tensorRanks);
-  /// Seconds spent on every operator besides its work.
+  /// Dispatch overhead: seconds spent on every operator besides its work.
   double operatorSeconds() const;
   bool operator==(const DeviceGroup &other) const;
 };

@@ -36,7 +36,7 @@ struct DeviceSpec {
   double flopsPerSecond;
   /// Peak of main memory, in bytes per second.
   double memoryBytesPerSecond;
-  /// Seconds spent on every operator besides its work.
+  /// Dispatch overhead: seconds spent on every operator besides its work.
   double operatorSeconds;
   /// Memory that may be used; nothing if it is not limited.
   std::optional<int64_t> memoryBytes;

@@ -31,8 +31,8 @@ public:
                                      uint32_t ranks) const = 0;
   /// Candidates for the tensor-parallel rank that holds most; one of them always does.
   virtual std::vector<uint32_t> tensorRanks() const { return {0}; }
-  /// Lower bound, for all cuts, to which every smaller budget must be raised for the cut to fit. If it is not
-  /// above the smallest budget, no shortage is proven.
+  /// Lower bound of the number of bytes to which all smaller budgets must be raised before any cut fits.
+  /// Nothing is proven if it does not exceed the smallest budget.
   virtual int64_t least(const ModelGraph &model, MemoryBudgetsRef budgets) const = 0;
 };
 

@@ -31,8 +31,8 @@ public:
   std::vector<uint32_t> tensorRanks() const override;
 
   /// Computed for the first tensor-parallel rank of each pipeline rank. Operands and results of an operation
-  /// are alive at once wherever it runs, beside the weights that it reads. All weights with so many bytes
-  /// beside them are on ranks with more memory than these bytes.
+  /// are alive at once wherever it runs, beside the weights that it reads. Weights that have at least b bytes
+  /// of other values beside them wherever they are read must lie on ranks with more than b bytes.
   int64_t least(const ModelGraph &model, MemoryBudgetsRef budgets) const override;
 
 private:

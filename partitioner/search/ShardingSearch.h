@@ -64,21 +64,22 @@ struct ShardingRule {
 struct WeightDecision {
   ParamOp weight;
   ShardingStyle style = ShardingStyle::Replicate;
-  /// Index of the seed that shards it; -1 if it is whole.
+  /// Index of the seed that shards it; -1 if it is replicated.
   int seed = -1;
   /// Style that the user asked for; nothing if there is none.
   std::optional<ShardingStyle> asked = std::nullopt;
-  /// True if the weight is whole because sharding it would cost more time than it saves.
+  /// True if the weight is replicated because sharding it would cost more time than it saves.
   bool isNotWorthSharding = false;
 };
 
 /// Summary of one seed's sharding group.
 struct SplitDimension {
-  /// The module that contains all its weights; empty for the model.
+  /// The innermost module that contains all its weights; empty for the model.
   std::string path;
   /// Number of labels, such as heads or rows of a width.
   int32_t parts = 0;
   std::vector<std::string> weights;
+  /// Numbers of all-reduces, and of all-gathers and reshards, before they are merged.
   unsigned sums = 0, gathers = 0;
   /// Seconds of communication minus seconds saved, per byte of weights.
   double price = 0;
@@ -123,9 +124,9 @@ struct ShardingRequest {
 /// group that ends before tensors already sharded, or alone. `leastSeconds` bounds what an optimal choice
 /// could save.
 ///
-/// With a memory limit, weights whose sharding costs more time than it saves stay whole if memory allows. A
-/// price per byte decides: the lowest at which everything fits, found by bisection, as if higher prices
-/// always fitted more.
+/// With a memory limit, weights whose sharding costs more time than it saves stay replicated if memory
+/// allows. A shadow price per byte decides: the lowest at which everything fits, found by bisection; this
+/// assumes that a higher price never needs more memory.
 ShardingDecision decideSharding(mlir::func::FuncOp function, const ShardingRequest &request);
 
 } // namespace cleave

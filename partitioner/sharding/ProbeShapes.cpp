@@ -1,4 +1,4 @@
-//===- ProbeShapes.cpp - Sizes that distinguish named dimensions ----------===//
+//===- ProbeShapes.cpp - Sizes that distinguish dynamic dimensions --------===//
 #include "partitioner/sharding/ProbeShapes.h"
 
 using namespace mlir;

@@ -1,4 +1,4 @@
-//===- ProbeShapes.h - Sizes that distinguish named dimensions --*- C++ -*-===//
+//===- ProbeShapes.h - Sizes that distinguish dynamic dimensions -*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_PROBESHAPES_H
 #define CLEAVE_PARTITIONER_SHARDING_PROBESHAPES_H
 
@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// Shapes in which each named dimension is a prime of its own, times its `divisible_by`, so that dimensions
+/// Shapes in which each dynamic dimension is a prime of its own, times its `divisible_by`, so that dimensions
 /// which are equal only in the example inputs differ. Primes are above 10,000, so that no static size
 /// contains them.
 ExampleShapes probeShapes(mlir::func::FuncOp function);

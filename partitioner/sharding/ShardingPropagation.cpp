@@ -62,7 +62,7 @@ ShardingPropagation::ShardingPropagation(func::FuncOp function)
     : body(&function.getBody().front()), shapes(function) {
   collectItems();
   findMadeOfWeights();
-  // Rules compare sizes; at example sizes, named dimensions could be equal by chance.
+  // Rules compare sizes; at example sizes, dynamic dimensions could be equal by chance.
   ExampleShapes probes = probeShapes(function);
   for (auto op : body->getOps<OperatorOp>())
     if (!isItemAccess(op))

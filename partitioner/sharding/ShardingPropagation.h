@@ -84,7 +84,7 @@ struct ShardingGroup {
 /// A call of an operator, with the facts that sharding needs.
 struct SplittableCall {
   OperatorOp op;
-  /// Dimensions whose sizes depend on named dimensions have NeedsReplication factors.
+  /// Dimensions whose sizes depend on dynamic dimensions have NeedsReplication factors.
   std::optional<DimensionRule> rule;
   std::optional<IndexMap> indexMap;
   /// Operands in the order of `flatOperands`, and the tensors that they are; a null value for an operand that
@@ -94,7 +94,7 @@ struct SplittableCall {
 };
 
 /// Propagates shardings in one function, whose tensors must have types. Dimensions whose sizes depend on
-/// named dimensions are never sharded.
+/// dynamic dimensions are never sharded.
 class ShardingPropagation {
 public:
   using Call = SplittableCall;

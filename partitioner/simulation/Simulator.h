@@ -14,7 +14,7 @@ namespace cleave {
 
 /// Costs of a stage for one micro-batch.
 struct StageCost {
-  /// Seconds of its passes.
+  /// Seconds of its forward pass, and of its backward passes.
   double forward = 0, inputGradient = 0, weightGradient = 0;
   /// Bytes held from the begin of its forward pass to the end of the micro-batch's last pass in the schedule.
   int64_t activationBytes = 0;
