@@ -6,9 +6,9 @@
 
 namespace cleave::sandbox {
 
-/// Limits the calling thread, and threads and processes that it makes later, to these files. TCP and, of
-/// other processes, abstract sockets and signals are refused where the kernel's version can. Takes
-/// `no_new_privs` for granted.
+/// Limits the calling thread, and threads and processes that it makes later, to these files. TCP is refused,
+/// and so are abstract sockets of and signals to other processes, as far as the kernel's Landlock version
+/// supports it. `no_new_privs` must be set.
 /// \returns the version, or minus the errno: then nothing is limited.
 int limitFiles(const Rights &rights);
 

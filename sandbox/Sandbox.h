@@ -9,7 +9,7 @@ namespace cleave::sandbox {
 
 /// What a process needs after it has given up the rest.
 struct Rights {
-  /// Regular files. Anything else of such a name counts for nothing, as does what is not there.
+  /// Regular files. Names of anything else, or of nothing, are ignored.
   std::vector<std::string> files;
   /// Folders with all beneath them, and files of any kind.
   std::vector<std::string> folders;
@@ -31,14 +31,14 @@ struct Protection {
   std::string describe() const;
 };
 
-/// Limits the calling thread and threads that it makes later: files to `rights`, system calls, also of
-/// threads that are there already, to those that need no other process (sandbox/SystemCalls.cpp lists what is
-/// refused). Does what the kernel can do. To be called once.
+/// Restricts file access of the calling thread, and of threads that it starts later, to `rights`. Restricts
+/// system calls of all threads, existing ones too, to those that reach no other process (SystemCalls.cpp
+/// lists the refused ones). Applies whatever the kernel supports. Call it once.
 Protection enter(const Rights &rights);
 
 /// Refuses io_uring to this process, for libraries that would make a ring and still use it in the sandbox, as
-/// libuv under libtorch's store does: without one, they take other calls. To be called before they are used;
-/// where it fails, so does nothing else.
+/// libuv under libtorch's store does: without one, they take other calls. Call it before the libraries are
+/// used. A failure is ignored.
 void refuseRings();
 
 /// Of this process: what `enter` returned, nothing before.

@@ -5,7 +5,7 @@
 namespace cleave::sandbox {
 
 /// Refuses all threads of this process the system calls that reach other processes, the network, or what
-/// Landlock does not watch over: permissions, times, the kernel's settings. Takes `no_new_privs` for granted.
+/// Landlock does not restrict: permissions, times, the kernel's settings. `no_new_privs` must be set.
 /// \returns 0, or the errno: then nothing is refused.
 int limitSystemCalls();
 

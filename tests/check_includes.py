@@ -17,7 +17,7 @@ ALLOWED = {
     "codegen": {"ir", "partitioner", "passes", "codegen/plan"},
 }
 ALLOWED["tools"] = set(ALLOWED)
-# The rooms of a folder, lowest first: each may include itself and those before it. "": what is in no room.
+# The layers of a folder, lowest first: each may include itself and those before it. "": the top level.
 ROOMS = {
     "codegen/plan": ("text", "files", ""),
     "runtime": ("base", "comm", "device", "device/cuda", "comm/local", "rendezvous", "comm/process", "operators", "executor",
@@ -51,7 +51,7 @@ def wrong_includes(root):
 
 
 def room_of(folder, name):
-    """The innermost room of `folder` that the path is in; None where it is in none."""
+    """The innermost layer of `folder` that the path is in; None where it is in none."""
     inside = name.removeprefix(folder + "/").rpartition("/")[0]
     return max((room for room in ROOMS[folder] if inside == room or (room and inside.startswith(room + "/"))), key=len, default=None)
 

@@ -6,8 +6,8 @@
 
 namespace cleave::runtime {
 
-/// Deadline and cancellation of a request, as seen by threads that wait for other ranks. Callers hold none of
-/// their own locks.
+/// Deadline and cancellation of a request, as seen by threads that wait for other ranks. Do not call it while
+/// holding a lock of your own.
 class CancellationToken {
 public:
   virtual ~CancellationToken() = default;

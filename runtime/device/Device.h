@@ -26,7 +26,8 @@ namespace cleave::runtime {
 /// A device of this machine.
 struct ResolvedDevice {
   std::string name;
-  /// The libtorch device. All `cpu:N` share one.
+  /// The libtorch device. `cpu:N` is worker thread N of the CPU with its share of the cores; all are one
+  /// libtorch device.
   c10::Device place = c10::kCPU;
   /// Null for the CPU.
   DevicePlugin *plugin = nullptr;

@@ -32,7 +32,7 @@ Error checkSupported(const plan::Plan &plan) {
   return Error::success();
 }
 
-/// Fails if two ranks of a tensor group cannot be on these devices.
+/// Fails if two ranks of a tensor-parallel group cannot be on these devices.
 static Error checkGroup(size_t rank, llvm::StringRef device, size_t other, llvm::StringRef otherDevice) {
   const bool isGpu = device.starts_with("cuda");
   if (isGpu != otherDevice.starts_with("cuda"))

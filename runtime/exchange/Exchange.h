@@ -17,7 +17,7 @@ namespace cleave::runtime {
 
 /// Identifies the point-to-point message of one transfer and one micro-batch.
 struct P2PKey {
-  /// Index among the transfers of all ranks that hold the same stages.
+  /// Index of the transfer, counted over all tensor- and data-parallel ranks of the two stages.
   size_t transfer;
   uint32_t microbatch;
   /// The rank at the other end.
@@ -37,7 +37,7 @@ class Exchange {
 public:
   virtual ~Exchange() = default;
 
-  /// The communicator of the tensor group of `rank`; null if the group has one rank.
+  /// The communicator of the tensor-parallel group of `rank`; null if the group has one rank.
   virtual Communicator *communicatorOf(uint32_t rank) = 0;
   /// Sends the values, and clears `values`; false when the request failed. This and the following calls may
   /// throw what a message between processes throws.

@@ -18,7 +18,7 @@ namespace cleave::runtime {
 class LocalExchange final : public Exchange {
 public:
   /// \param ranks         the ranks that take part, ascending.
-  /// \param groupSize     size of a tensor group. The first rank of a group is a multiple of it.
+  /// \param groupSize     size of a tensor-parallel group. The first rank of a group is a multiple of it.
   /// \param transfers     transfers of one micro-batch, of all ranks that hold the same stages.
   /// \param microbatches  maximum of a data-parallel rank.
   /// \param cancellation  of the request; must outlive the result.
@@ -56,7 +56,7 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Mailbox> mailboxes;
-  /// By group; empty where tensor groups have one rank.
+  /// By group; empty where tensor-parallel groups have one rank.
   std::vector<std::unique_ptr<LocalGroup>> groups;
 };
 

@@ -21,12 +21,12 @@
 namespace cleave::runtime {
 
 /// Executes one program on its slots, one request at a time. A value is dropped after its last use, so
-/// between requests only constants and weights stay in memory.
+/// between requests only constants, weights, sizes and results of the set-up stay in memory.
 class Executor {
 public:
   /// Loads a program and runs its set-up. `plan`, `program`, `operators` and `states` must outlive the
   /// result.
-  /// \param weights  on the device `place`, where the program runs. Inputs are moved there. Where it is a
+  /// \param weights  on the device `place`, where the program runs. Inputs are moved there. If `place` is a
   ///     GPU, it replaces every device constant of the program.
   /// \param ranges   if not null, receives a profiler range for each instruction, named by module path.
   /// \param rank     for messages.

@@ -14,7 +14,7 @@ namespace cleave::runtime {
 
 /// Times operators under the conditions of a plan: on device threads, with their share of the process's
 /// intra-op threads, with their arenas, with the kernels that plans use, and on all devices at the same time.
-/// The devices are one tensor group.
+/// The devices are one tensor-parallel group.
 class KernelTimer {
 public:
   /// Measurement time: seconds for each device and call of `secondsOf`; at least one sample is taken.
@@ -49,6 +49,8 @@ public:
   virtual std::vector<int64_t> messageBytes() const = 0;
   /// Mean seconds until the next device has received a float32 tensor of `bytes` and added one to each
   /// element, over many round trips between the first two devices. With one device, nothing is sent.
+  /// \param handsOver  false: the same additions on one device, without sending; the difference is the cost
+  ///     of a message.
   virtual llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace cleave::runtime {
 
-/// Devices that time a call at the same time, as one tensor group.
+/// Devices that time a call at the same time, as one tensor-parallel group.
 class TimingGroup {
 public:
   virtual ~TimingGroup() = default;

@@ -43,13 +43,13 @@ public:
   const std::vector<std::string> &hosts() const { return hostOfRank; }
   /// Sets what this process measures, for messages.
   void setStep(const std::string &step);
-  /// Gathers `text` of all processes, by rank, at process 0; empty elsewhere.
+  /// Gathers `text` of all processes, by rank, at rank 0; empty elsewhere.
   llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text) {
     return membership->gather(text, 0);
   }
 
-  /// A timer of one tensor group: the devices of the processes [first, first + count), which include this
-  /// one. All of them call their timers in the same order, and get the same results. Processes of other
+  /// A timer of one tensor-parallel group: the devices of the processes [first, first + count), which include
+  /// this one. All of them call their timers in the same order, and get the same results. Processes of other
   /// groups do not wait. The result must not outlive this object.
   std::unique_ptr<KernelTimer> timer(uint32_t first, uint32_t count, Ends ends);
 

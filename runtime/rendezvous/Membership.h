@@ -86,7 +86,7 @@ public:
   /// Broadcasts `text` of process `from`.
   llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
   static constexpr size_t kMaxText = 16 << 20;
-  /// Clock of process 0 minus the clock of this process.
+  /// Clock of rank 0 minus the clock of this process.
   llvm::Expected<Clock::duration> clockOffset();
   /// Leaves the run in good order. A collective call.
   llvm::Error leave();

@@ -24,6 +24,7 @@ struct PeerLimits {
 struct KnownPeer {
   /// The last entry, `COUNT STATUS`, and its status, printable.
   std::string beat, status;
+  /// When the last new entry was seen, whatever its status.
   PeerClock::time_point changed{};
   /// When the status last changed.
   PeerClock::time_point moved{};

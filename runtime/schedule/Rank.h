@@ -43,7 +43,7 @@ public:
   void execute(Request &request, uint32_t signature);
 
   /// What the rank does, for messages: `(stage 1: transformer.h.2) is computing transformer.h.2.attn:
-  /// aten::addmm`. `awaited` is the rank that its tensor group waits for, or empty. Thread-safe.
+  /// aten::addmm`. `awaited` is the rank that its tensor-parallel group waits for, or empty. Thread-safe.
   std::string describe(const std::string &awaited) const;
 
   /// Stages that run without a CUDA graph although one was requested, and why. Thread-safe.

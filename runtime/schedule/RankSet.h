@@ -21,7 +21,7 @@ struct RankSet {
   std::shared_ptr<Exchange> connect(uint32_t microbatches, CancellationToken &cancellation) const;
 
   const plan::Plan &plan;
-  /// Transfers of one micro-batch of each data-parallel rank, over all tensor-parallel ranks.
+  /// Number of transfers per micro-batch index, over all data- and tensor-parallel ranks.
   size_t transfers;
   /// The ranks that take part: their indices among the ranks of this process, and their numbers in the plan.
   std::vector<size_t> places;

@@ -1,4 +1,4 @@
-//===- Coordinator.cpp - Commands from process 0 to the others ------------===//
+//===- Coordinator.cpp - Commands from rank 0 to the others ---------------===//
 #include "runtime/session/Coordinator.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"

@@ -1,4 +1,4 @@
-//===- Coordinator.h - Commands from process 0 to the others ----*- C++ -*-===//
+//===- Coordinator.h - Commands from rank 0 to the others -------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SESSION_COORDINATOR_H
 #define CLEAVE_RUNTIME_SESSION_COORDINATOR_H
 
@@ -22,13 +22,13 @@ struct Command {
   std::vector<at::Tensor> inputs = {};
 };
 
-/// Parses a command of process 0. Throws if the values are not a command for the plan.
+/// Parses a command of rank 0. Throws if the values are not a command for the plan.
 Command readCommand(const plan::Plan &plan, llvm::ArrayRef<c10::IValue> values);
 
-/// Fails in all processes unless they agree on whether process 0 leads.
+/// Fails in all processes unless they agree on whether rank 0 is the coordinator.
 llvm::Error agreeWhoLeads(Membership &membership, bool isLed);
 
-/// Sends commands of process 0 to all other processes, which execute them in order.
+/// Sends commands of rank 0 to all other processes, which execute them in order.
 class Coordinator {
 public:
   /// \param account  counts received values.
@@ -43,7 +43,7 @@ public:
 private:
   const plan::Plan &plan;
   Membership &membership;
-  /// By rank; of process 0.
+  /// By rank; of rank 0.
   std::map<uint32_t, Sender> senders;
   /// Of the other processes.
   std::optional<Receiver> receiver;

@@ -59,7 +59,7 @@ struct SessionOptions {
   /// (`launchFromEnvironment`). `devices` still has one entry per rank. `timeout` then also limits how long
   /// ranks wait for each other to start.
   std::optional<Launch> launch = std::nullopt;
-  /// Several processes: process 0 is the coordinator. It alone calls `run`, `start` and `resetState`, from
+  /// Several processes: rank 0 is the coordinator. It alone calls `run`, `start` and `resetState`, from
   /// any thread, and gets the outputs; the others call `serve`. Must be the same in all processes.
   bool led = false;
   /// Called by `open` after the processes have met, before it starts the threads that run the plan. Its error
@@ -95,7 +95,7 @@ struct DeviceStatistics {
 /// A plan with its weights and one worker thread per device. `run` may be called from several threads at a
 /// time.
 ///
-/// A session with a `launch` is one of several, each in a process with one rank. Either process 0 is the
+/// A session with a `launch` is one of several, each in a process with one rank. Either rank 0 is the
 /// coordinator (`SessionOptions::led`), or all processes make the same calls of `run`, `start` and
 /// `resetState` in the same order, from one thread, with inputs of the same sizes. Closing a session waits
 /// for the others to close theirs. When a request fails in one of them, or a process dies, all of them fail
@@ -132,7 +132,7 @@ public:
   /// request has ended. A failed request leaves the states unchanged.
   llvm::Error resetState();
 
-  /// Processes other than the coordinator: executes the commands of process 0, until that closes its session.
+  /// Processes other than the coordinator: executes the commands of rank 0, until that closes its session.
   llvm::Error serve();
 
   std::vector<DeviceStatistics> statistics() const;

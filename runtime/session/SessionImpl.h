@@ -41,7 +41,7 @@ struct Session::Impl {
   std::shared_ptr<Exchange> connect(const RankSet &route, uint32_t microbatches,
                                     CancellationToken &cancellation);
   bool leads() const { return coordinator && membership->rank() == 0; }
-  /// Fails if only process 0 may make this call.
+  /// Fails if only rank 0 may make this call.
   llvm::Error checkMayCall() const;
   llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
   /// Hands an admitted request to the other processes and to the ranks of this one.
@@ -52,7 +52,7 @@ struct Session::Impl {
   /// Waits for outputs of other processes.
   void takeOutputs(Request &request, uint32_t signature);
   llvm::Error reset();
-  /// Executes the commands of process 0, until that closes its session.
+  /// Executes the commands of rank 0, until that closes its session.
   llvm::Error carryOut();
   /// Leaves the run, once.
   llvm::Error close();
@@ -73,7 +73,7 @@ struct Session::Impl {
   std::vector<RankSet> routes;
   std::shared_ptr<AdmissionController> admissions;
   c10::Device outputPlace = c10::kCPU;
-  /// Clock of process 0 minus the clock of this process.
+  /// Clock of rank 0 minus the clock of this process.
   TraceEvent::Clock::duration clockOffset{};
 
   /// Held while a request is handed to other processes and to its ranks: all must start requests in the same

@@ -75,7 +75,7 @@ static std::vector<at::Tensor> makeInputs(const plan::Signature &signature) {
   return inputs;
 }
 
-/// The inputs with each named dimension cut or repeated to `sizes`, so that values stay in range.
+/// The inputs with each dynamic dimension cut or repeated to `sizes`, so that values stay in range.
 static std::vector<at::Tensor> resized(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inputs,
                                        llvm::ArrayRef<int64_t> sizes) {
   std::vector<at::Tensor> result;

@@ -41,7 +41,7 @@ struct VerifyReport {
     bool ok = true;
     /// Number of the model call, from 1, if the model keeps state from call to call; else 0.
     uint32_t call = 0;
-    /// Sizes of the named dimensions, if they are not the traced ones: `batch=3, seq=65`.
+    /// Sizes of the dynamic dimensions, if they are not the traced ones: `batch=3, seq=65`.
     std::string sizes;
     /// `output.0 at batch=3, call 2`.
     std::string describe() const;

@@ -15,11 +15,11 @@
 
 namespace cleave::runtime {
 
-/// Tensor group whose ranks are threads of this process, for one request; so a failed request leaves no state
-/// behind. On CPUs ranks read each other's tensors in place. On GPUs, one for each rank, they take copies.
-/// Each collective has two barriers. Before the first one every rank publishes its arguments; after it every
-/// rank checks them and computes its own result. After the second one no rank reads the tensors of another. A
-/// rank must make no further call after one that threw.
+/// Tensor-parallel group whose ranks are threads of this process, for one request; so a failed request leaves
+/// no state behind. On CPUs ranks read each other's tensors in place. On GPUs, one for each rank, they take
+/// copies. Each collective has two barriers. Before the first one every rank publishes its arguments; after
+/// it every rank checks them and computes its own result. After the second one no rank reads the tensors of
+/// another. A rank must make no further call after one that threw.
 class LocalGroup {
 public:
   /// \param firstRank  rank in the plan of the group's first rank, for messages.

@@ -37,8 +37,8 @@ struct DeviceRoute {
   std::vector<uint32_t> ranks;
 };
 
-/// The routes of a plan: tensor groups whose ranks all have GPUs, and transfers from GPU to GPU, one for each
-/// direction. Every process connects its routes in this order, so that connecting does not deadlock.
+/// The routes of a plan: tensor-parallel groups whose ranks all have GPUs, and transfers from GPU to GPU, one
+/// for each direction. Every process connects its routes in this order, so that connecting does not deadlock.
 std::vector<DeviceRoute> deviceRoutes(const plan::Plan &plan, llvm::ArrayRef<RankDevice> devices);
 
 /// Fails where two ranks of a route share one GPU, which NCCL does not support.
@@ -55,7 +55,7 @@ public:
 
   /// The device of this process.
   c10::Device place() const { return ownPlace; }
-  /// Null where the tensor group of this rank includes a CPU, or there is none.
+  /// Null where the tensor-parallel group of this rank includes a CPU, or there is none.
   DeviceProcessGroup *tensorGroup() const { return group; }
   /// Null where values go through CPU memory.
   TensorLink *to(uint32_t rank) const { return linkOf(rank, /*gives=*/true); }

@@ -13,7 +13,7 @@
 
 namespace cleave::runtime {
 
-/// Communicator of a tensor group whose ranks are processes. A collective has up to three rounds:
+/// Communicator of a tensor-parallel group whose ranks are processes. A collective has up to three rounds:
 /// - every rank sends all others its arguments: the call, and the parts that it needs of their tensors; with
 ///   its own tensor where that is small;
 /// - ranks send each other the parts, unless all tensors came in the first round;

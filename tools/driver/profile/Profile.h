@@ -51,8 +51,8 @@ llvm::Expected<CollectiveCosts> profileCollectives(const ProfileOptions &options
                                                    runtime::KernelTimer &timer);
 
 /// Measures a machine of several processes, each with one of `devices`, on one host or several: the processes
-/// of each host, and the links between processes and between hosts (tools/driver/profile/JoinedMachine). Returns the
-/// machine in process 0, nothing elsewhere.
+/// of each host, and the links between processes and between hosts (tools/driver/profile/JoinedMachine).
+/// Returns the machine in rank 0, nothing elsewhere.
 llvm::Expected<std::optional<Machine>> profile(const ProfileOptions &options,
                                                runtime::TimingProcess &process);
 

@@ -398,7 +398,7 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
   return result;
 }
 
-/// Evaluates everything that is open, with tensor groups within nodes or with the others.
+/// Evaluates everything that is open, with tensor-parallel groups within nodes or with the others.
 Error MeshSearch::weigh(bool acrossNodes) {
   const MeshSearchSpace &space = *shape.search;
   std::vector<std::pair<uint32_t, Pipelines>> parts;
@@ -440,7 +440,7 @@ Error MeshSearch::weighAll() {
   estimates.clear();
   if (auto error = weigh(/*acrossNodes=*/false))
     return error;
-  // Across nodes each sum of a tensor group is many times slower: only if nothing else is left.
+  // Across nodes each sum of a tensor-parallel group is many times slower: only if nothing else is left.
   if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
     if (auto error = weigh(/*acrossNodes=*/true))
       return error;

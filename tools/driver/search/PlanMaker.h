@@ -39,9 +39,9 @@ public:
   /// True if the last plan was cut again, since the fastest cut lacked memory.
   bool wasRecut() const { return isRecut; }
 
-  /// Memory of the smallest device with which the shape is known to have a plan, and with little less has
-  /// none (MemoryConstrainedCutter::leastBudget), and the memory that this device has. Nothing if that cannot
-  /// be computed.
+  /// The smallest memory of the smallest device for which the configuration has a plan, to within a small
+  /// tolerance (MemoryConstrainedCutter::leastBudget), and the memory that the device has. Nothing if that
+  /// cannot be computed.
   std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
   /// Bytes per device with which a plan certainly exists: what devices hold in the plan behind `leastMemory`,
   /// including values that wait for other stages.
