@@ -112,7 +112,7 @@ const ShardAssignment *Rolling::assignmentOf(TensorRef tensor) const {
   return tensor.value && entry != found->tensors.end() ? &entry->second : nullptr;
 }
 
-//===- What a call does with the class ------------------------------------===//
+//===- What a call does with the sharding group ---------------------------===//
 
 bool Rolling::isAlong(const SplittableCall &call, TensorRef tensor) const {
   const ShardAssignment *own = assignmentOf(tensor);
@@ -188,7 +188,7 @@ at::Tensor Rolling::rollOperand(const SplittableCall &call, const Way &way, unsi
   return value;
 }
 
-/// What the labels of a result's dimension should be; nothing where the class does not reach it.
+/// What the labels of a result's dimension should be; nothing where the sharding group does not reach it.
 std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &call, const Way &way,
                                                        unsigned result, unsigned dim) const {
   if (way.factor) {

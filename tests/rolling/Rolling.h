@@ -1,11 +1,11 @@
 //===- Rolling.h - An oracle for what splitting entails ---------*- C++ -*-===//
 //
-// A class of positions (partitioner/sharding/ShardingPropagation) is right if its parts can change places:
+// A sharding group (partitioner/sharding/ShardingPropagation) is right if its parts can change places:
 // when the labels of all its tensors are rolled by some, so that positions with label l hold what those with
-// label l + k held, every operator that takes the class as it is gives what it gave, with its labels rolled
-// likewise. Each operator is held to that alone, on the values of one plain run, from which it follows for
-// the function, and failures have a name. Operators that need the class whole are not asked: their operands
-// are gathered.
+// label l + k held, every operator that takes the sharding group as it is gives what it gave, with its labels
+// rolled likewise. Each operator is held to that alone, on the values of one plain run, from which it follows
+// for the function, and failures have a name. Operators that need the sharding group whole are not asked:
+// their operands are gathered.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TESTS_ROLLING_ROLLING_H
@@ -23,7 +23,7 @@ struct RollingReport {
   size_t classes = 0, rolled = 0, calls = 0;
   /// Calls by operator.
   std::map<std::string, size_t> operators;
-  /// Why classes were not rolled, or calls not run, and how often.
+  /// Why sharding groups were not rolled, or calls not run, and how often.
   std::map<std::string, size_t> kept;
   std::vector<std::string> failures;
 };
@@ -34,9 +34,9 @@ public:
   Rolling(mlir::func::FuncOp function, const Interpreter &values)
       : function(function), propagation(function), values(values) {}
 
-  /// Rolls the classes of every dimension of every weight and input, by one and by half.
+  /// Rolls the sharding group of every dimension of every weight and input, by one and by half.
   RollingReport run();
-  /// Rolls one class. \param name  what failures call it.
+  /// Rolls one sharding group. \param name  what failures call it.
   void roll(const ShardingGroup &found, const std::string &name);
 
   const ShardingPropagation &getPropagation() const { return propagation; }
@@ -46,7 +46,7 @@ private:
   using Labels = std::vector<int32_t>;
   /// What the call is run on.
   using Given = llvm::DenseMap<mlir::OpOperand *, at::Tensor>;
-  /// What a call does with the class: one factor, or its positions.
+  /// What a call does with the sharding group: one factor, or its positions.
   struct Way {
     std::optional<unsigned> factor;
     /// Of the factor.
@@ -79,7 +79,7 @@ private:
   const Interpreter &values;
   RollingReport report;
   llvm::DenseSet<std::pair<mlir::Value, unsigned>> seen;
-  /// The class that is being rolled, what it is called, and which label's data each label takes.
+  /// The sharding group that is being rolled, what it is called, and which label's data each label takes.
   const ShardingGroup *found = nullptr;
   std::string name;
   Labels order;

@@ -1,5 +1,5 @@
-// Rolls every class of a model: rollModel MODEL.pt INPUTS.safetensors prints what came of it as one line of
-// JSON.
+// Rolls every sharding group of a model: rollModel MODEL.pt INPUTS.safetensors prints what came of it as one
+// line of JSON.
 #include "ir/Signature.h"
 #include "runtime/base/TensorFile.h"
 #include "tests/rolling/Rolling.h"
