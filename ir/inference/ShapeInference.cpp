@@ -242,7 +242,7 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
   return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " ("
                                << place.reason << ") but not at the traced sizes; the model fixes "
                                << (fixed.empty() ? "a dimension" : fixed) << " there: "
-                               << (opened && opened.getValue() == fixed
+                               << (autoDynamic && autoDynamic.getValue() == fixed
                                        ? "use --microbatches 1 and dp=1"
                                        : "name it at each input that has it, leave it out of --dynamic")
                                << ", or trace a model that takes it from its input";
