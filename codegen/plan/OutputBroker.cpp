@@ -1,7 +1,7 @@
 //===- OutputBroker.cpp - Another process that writes this one's outputs --===//
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/OutputWire.h"
-#include "llvm/Support/FileSystem.h"
+#include "codegen/plan/TemporaryPath.h"
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -144,7 +144,7 @@ Error OutputBroker::commitPlan() { return ask(OutputMessage::CommitPlan).error()
 Error OutputBroker::makeIrFolder(StringRef path) {
   if (OutputBroker *broker = used)
     return broker->ask(OutputMessage::MakeIr).error();
-  return llvm::errorCodeToError(llvm::sys::fs::create_directories(path));
+  return makeFolders(path);
 }
 
 } // namespace cleave::plan

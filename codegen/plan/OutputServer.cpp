@@ -2,9 +2,9 @@
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/OutputWire.h"
+#include "codegen/plan/TemporaryPath.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <map>
 #include <optional>
@@ -100,8 +100,7 @@ OutputMessage Server::commitPlan() {
 }
 
 OutputMessage Server::makeIr() {
-  std::error_code error = llvm::sys::fs::create_directories(paths.ir);
-  return error ? failed(error.message()) : OutputMessage();
+  return resultOf(makeFolders(paths.ir));
 }
 
 OutputMessage Server::answer(const OutputMessage &request) {

@@ -37,6 +37,9 @@ void removeTemporaries();
 /// `cannot write 'path': No space left on device; …`.
 llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
 
+/// Makes a directory, and those above it, where they are missing; fails as `cannotWrite` says.
+llvm::Error makeFolders(llvm::StringRef path);
+
 /// The path that a name stands for: absolute, symbolic links followed, without a slash at its end.
 /// Fails where it is a link whose target is not there.
 llvm::Expected<std::string> resolveOutputPath(llvm::StringRef path);
