@@ -4,7 +4,7 @@
 #include "runtime/base/Exceptions.h"
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <cstring>
+#include <algorithm>
 
 namespace cleave::runtime {
 
@@ -18,7 +18,8 @@ llvm::Expected<at::Tensor> mappedTensor(std::shared_ptr<plan::SafetensorsFile> f
     if (entry.offset % plan::bytesOf(entry.dtype) == 0)
       return at::from_blob(data, entry.shape, [file](void *) {}, at::TensorOptions(*type));
     at::Tensor copy = at::empty(entry.shape, at::TensorOptions(*type));
-    std::memcpy(copy.mutable_data_ptr(), data, entry.bytes);
+    // An empty tensor has no memory, which memcpy must not be given.
+    std::copy_n(data, entry.bytes, static_cast<uint8_t *>(copy.mutable_data_ptr()));
     return copy;
   });
 }

@@ -3,9 +3,11 @@ it was or what it was to be, whatever happens meanwhile."""
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import shutil
+import time
 
 import pytest
 import torch
@@ -18,6 +20,14 @@ COMPILE = ("compile", "model.pt", "--inputs", "x.safetensors", "--devices", 2, "
 RUN = ("run", "model.plan", "--inputs", "x.safetensors", "--outputs", "y.safetensors", "--trace", "t.json")
 # In which unfinished files and folders stand.
 TEMPORARY = re.compile(r"\..+\.partial-\d+-\d+")
+
+
+def folder_of(process):
+    """The folder that a process, by its folder in /proc, works in; None for one that has ended."""
+    try:
+        return pathlib.Path(os.readlink(process / "cwd"))
+    except OSError:
+        return None
 
 
 @dataclasses.dataclass
@@ -53,6 +63,13 @@ class Small:
         if trace != "old":
             assert len([event for event in json.loads(trace)["traceEvents"] if event["ph"] == "X"]) == events
         return outputs == self.new_outputs and trace != "old"
+
+    def await_end(self):
+        """Waits until no process works in the folder: a kill reaches those of one session, and what writes outputs has another."""
+        deadline = time.monotonic() + 60
+        while at_work := [process for process in pathlib.Path("/proc").glob("[0-9]*") if folder_of(process) == self.folder]:
+            assert time.monotonic() < deadline, f"{at_work} still work in {self.folder}"
+            time.sleep(0.01)
 
     def leftovers(self):
         """What stands in the folder beside files that are whole."""

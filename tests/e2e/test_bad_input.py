@@ -133,7 +133,7 @@ def test_missing_devices(plan, devices):
     (("--library", "nowhere.so"), "nowhere.so"),
     (("--emit-ir", "model.pt"), "--emit-ir model.pt: is a file, expected a folder for the IR after each pass; give another"),
     (("--emit-ir", "model.pt/ir"), "--emit-ir model.pt/ir: model.pt is a file, expected a folder"),
-    (("--emit-ir", "/proc/ir"), "--emit-ir /proc/ir: cannot make this folder: "),
+    (("--emit-ir", "/proc/ir"), "--emit-ir: cannot write '/proc/ir': "),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_impossible_wishes(model, more, message):
     assert message in compile_refused(model, *more)

@@ -54,6 +54,7 @@ def test_compile(small, tmp_path, moments):
         time.sleep(moment * whole)
         os.killpg(process.pid, signal.SIGKILL)
         ended.append(process.wait())
+        files.await_end()
         files.is_new()
         check_names(files)
         assert len(files.leftovers()) <= 2, "what earlier ones left is gone: a folder, and a file in it is in that"
@@ -77,6 +78,7 @@ def test_run(ready, tmp_path, moments):
         time.sleep(moment * whole)
         process.kill()
         process.wait()
+        files.await_end()
         files.are_outputs_new(events=50 * 4)
         check_names(files)
     clean(files)
@@ -95,6 +97,7 @@ def test_rank(ready, tmp_path, moments, rank):
             time.sleep(moment * whole)
             processes.running[rank].kill()
             ended = processes.end()
+        files.await_end()
         files.are_outputs_new(events=50 * 4)
         check_names(files)
         other = ended[1 - rank]

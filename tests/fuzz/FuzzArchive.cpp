@@ -127,7 +127,7 @@ static bool import(const std::string &path) {
   context.loadAllAvailableDialects();
   DiagnosticCollector diagnostics(context);
   auto model = importTorchScript(
-      *file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .opened = ""}, &context);
+      *file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .autoDynamic = ""}, &context);
   std::string outcome = toString(diagnostics.takeError(""));
   if (succeeded(model)) {
     outcome = "imported";

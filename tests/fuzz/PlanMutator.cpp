@@ -79,7 +79,8 @@ static void changeNumber(const Number &number, const Places &places, Dice &dice)
     value = int64_t(dice.below(9));
     break;
   case 1:
-    value += dice.below(2) ? 1 : -1;
+    // Around where it would overflow.
+    value = int64_t(uint64_t(value) + (dice.below(2) ? 1 : -1));
     break;
   case 2:
     value = kLimits[dice.below(std::size(kLimits))];

@@ -1,7 +1,7 @@
 //===- OutputBroker.cpp - A process that writes the outputs of another ----===//
 #include "codegen/plan/files/OutputBroker.h"
 #include "codegen/plan/files/OutputProtocol.h"
-#include "llvm/Support/FileSystem.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -146,7 +146,7 @@ Error OutputBroker::commitPlan() { return ask(OutputMessage::CommitPlan).error()
 Error OutputBroker::makeIrFolder(StringRef path) {
   if (OutputBroker *broker = used)
     return broker->ask(OutputMessage::MakeIr).error();
-  return llvm::errorCodeToError(llvm::sys::fs::create_directories(path));
+  return makeFolders(path);
 }
 
 } // namespace cleave::plan

@@ -2,9 +2,9 @@
 #include "codegen/plan/files/AtomicFile.h"
 #include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/files/OutputProtocol.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <map>
 #include <optional>
@@ -100,8 +100,7 @@ OutputMessage Server::commitPlan() {
 }
 
 OutputMessage Server::makeIr() {
-  std::error_code error = llvm::sys::fs::create_directories(paths.ir);
-  return error ? failed(error.message()) : OutputMessage();
+  return resultOf(makeFolders(paths.ir));
 }
 
 OutputMessage Server::answer(const OutputMessage &request) {

@@ -217,6 +217,11 @@ llvm::Error cannotWrite(StringRef path, int errorNumber) {
   return llvm::createStringError("cannot write '" + path + "': " + std::strerror(errorNumber) + remedy);
 }
 
+llvm::Error makeFolders(StringRef path) {
+  std::error_code error = llvm::sys::fs::create_directories(path);
+  return error ? cannotWrite(path, error.value()) : llvm::Error::success();
+}
+
 llvm::Expected<std::string> resolveOutputPath(StringRef path) {
   llvm::SmallString<256> resolved;
   if (!path.empty() && !llvm::sys::fs::real_path(path, resolved))

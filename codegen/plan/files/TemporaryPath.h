@@ -36,6 +36,9 @@ void removeTemporaries();
 /// Error text: `cannot write 'path': No space left on device; …`.
 llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
 
+/// Makes a directory and its missing parents. Fails as `cannotWrite` says.
+llvm::Error makeFolders(llvm::StringRef path);
+
 /// The absolute path of a name, with symbolic links followed and no slash at its end. Fails on a dangling
 /// link.
 llvm::Expected<std::string> resolveOutputPath(llvm::StringRef path);

@@ -147,7 +147,9 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
                   dtypeOf(c10::ScalarType(head.dtype)) != plan::DType::Unknown,
               "found another message than a call of the group");
   std::vector<int64_t> numbers(head.numbers());
-  std::memcpy(numbers.data(), message.data() + sizeof head, numbers.size() * sizeof(int64_t));
+  // Where there are no numbers the vector has no memory, which memcpy must not be given.
+  std::copy_n(message.data() + sizeof head, numbers.size() * sizeof(int64_t),
+              reinterpret_cast<char *>(numbers.data()));
   IntArrayRef all(numbers);
   CollectiveArgs post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)),
                        head.dim, head.other},

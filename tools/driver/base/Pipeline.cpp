@@ -225,8 +225,7 @@ llvm::Error runPipeline(ModuleOp module, StringRef passes, const IrFiles &files,
   std::string failure;
   if (!files.folder.empty()) {
     if (llvm::Error error = plan::OutputBroker::makeIrFolder(files.folder))
-      return llvm::createStringError("--emit-ir " + files.folder + ": cannot make this folder: " +
-                                     toString(std::move(error)) + "; give another name");
+      return llvm::createStringError("--emit-ir: " + toString(std::move(error)));
     manager.addInstrumentation(std::make_unique<IrWriter>(files, failure));
   }
   bool isDone = succeeded(manager.run(module));
