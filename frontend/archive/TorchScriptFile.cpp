@@ -150,7 +150,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
                                                       const std::function<void(double)> &progress,
                                                       bool listedOperators) {
   keepModelTextPrintable();
-  auto autoDynamic = map(path);
+  auto opened = map(path);
   if (!opened)
     return opened.takeError();
   std::shared_ptr<plan::MappedFile> mapping = *opened;
