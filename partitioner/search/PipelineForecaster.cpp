@@ -194,12 +194,12 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
 llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &model, const StageGraph &graph,
                                                             llvm::ArrayRef<uint32_t> stageOf,
                                                             const Configuration &configuration) {
-  const PipelineDeviceGroups &groups = deviceGroupsOf(configuration);
+  const PipelineDeviceGroups &deviceGroups = deviceGroupsOf(configuration);
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
   PipelineForecast result;
   PipelineCosts &costs = result.costs;
-  costs.link = groups.link;
-  costs.linkOverrides = groups.linkOverrides;
+  costs.link = deviceGroups.link;
+  costs.linkOverrides = deviceGroups.linkOverrides;
   costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
   std::vector<TrainingStageCost> own;
@@ -218,7 +218,7 @@ llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &mo
     for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
       costs.stages[stage].activationBytes = bytes;
     for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
-      costs.stages[stage].forward += node.secondsOn(groups.ranks[stage % ranks].kind);
+      costs.stages[stage].forward += node.secondsOn(deviceGroups.ranks[stage % ranks].kind);
   }
   Pipeline pipeline{0, stages, ranks, configuration.microbatches};
   for (const TransferSize &transfer : costs.transfers)
