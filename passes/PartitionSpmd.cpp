@@ -298,7 +298,7 @@ void Partitioner::reduce(OpResult result) {
 /// Takes each index of the results from its place in the rank's shards of the operands.
 void Partitioner::reorder(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
-  const IndexMap &rule = *planned.call->positions;
+  const IndexMap &rule = *planned.call->indexMap;
   // By rank, operand and index: its offset in the concatenation of the rank's operands.
   std::vector<std::vector<std::vector<int64_t>>> places(ranks);
   std::vector<int64_t> counts(ranks, 0);

@@ -22,7 +22,7 @@ namespace cleave {
 namespace {
 
 /// The first failure ends all waits.
-class Attempt : public runtime::Patience {
+class Attempt : public runtime::CancellationToken {
 public:
   bool isOver() const override { return over; }
   std::chrono::steady_clock::time_point deadline() override { return end; }
