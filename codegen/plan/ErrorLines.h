@@ -7,8 +7,8 @@
 
 namespace cleave::plan {
 
-/// Writes `line` and an end of line to the standard error. Lines of several threads do not mix. Errors of
-/// writing are ignored.
+/// Writes `line` and a newline to stderr, atomically among the threads of this process. Write errors are
+/// ignored.
 void printLine(llvm::StringRef line);
 
 /// The same of each line of a text of others, with `whose` in front of each, as `model: `, and made
@@ -22,8 +22,8 @@ void printLastLine(llvm::StringRef line);
 /// libtorch on the standard error: warnings of models in threads of their own do.
 void takeStreams();
 
-/// From now on sets `isWithin` while a line is being written: a parent that shares it sees whether a killed
-/// child has left half a line. `isWithin` has to live as long as the process.
+/// Registers `isWithin`, which is true while a line is being written. A parent that shares this memory can tell
+/// whether a killed child left an incomplete line. `isWithin` must outlive the process's last line.
 void noteLines(std::atomic<bool> &isWithin);
 
 } // namespace cleave::plan

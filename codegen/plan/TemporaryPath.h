@@ -37,7 +37,7 @@ void removeTemporaries();
 /// `cannot write 'path': No space left on device; …`.
 llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
 
-/// Makes a directory, and those above it, where they are missing; fails as `cannotWrite` says.
+/// Makes the directory `path` and its missing parents. The error is that of `cannotWrite`.
 llvm::Error makeFolders(llvm::StringRef path);
 
 /// The path that a name stands for: absolute, symbolic links followed, without a slash at its end.

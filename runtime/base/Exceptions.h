@@ -8,7 +8,7 @@
 
 namespace cleave::runtime {
 
-/// Whether this process has run out of memory or threads: a fault that no other process caused.
+/// True if the exception means that this process has run out of memory or threads, so no peer is at fault.
 bool isShortage(const std::exception &exception);
 
 /// The message of an exception, without libtorch's backtrace and surrounding space.

@@ -152,7 +152,7 @@ static void clearStorage(const at::Tensor &tensor) {
       .zero_();
 }
 
-/// Of the tensors from the second on, kernels of bags read the elements as if they lay one behind the other.
+/// Makes all tensors but the first contiguous: kernels of embedding bags ignore the strides of those.
 static void closeGaps(llvm::MutableArrayRef<IValue> arguments) {
   for (IValue &argument : arguments.drop_front())
     if (argument.isTensor() && argument.toTensor().defined())
