@@ -1,8 +1,8 @@
 //===- store.h - The base of c10d's GlooStore --------------------*- C++ -*-===//
 //
 // What c10d's ProcessGroupGloo.hpp overrides, as Gloo declares it. Neither the torch wheel nor a package that
-// fits it has Gloo's headers. Nothing here is defined: the compiled code is libtorch's. A test checks that no
-// code of ours is made from these declarations (tests/check_gloo_symbols.py).
+// fits it has Gloo's headers. Nothing here is defined: the compiled code is libtorch's. A test checks that our
+// libraries contain no code of these classes (tests/check_gloo_symbols.py).
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_COMM_PROCESS_GLOO_RENDEZVOUS_STORE_H
