@@ -52,7 +52,7 @@ function(install_cleave)
     install(TARGETS cleave_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Runtime)
   endif()
 
-  install_libraries(Compiler cleave_ir cleave_frontend cleave_partitioner cleave_passes cleave_codegen cleave_forecast
+  install_libraries(Compiler cleave_plan_encoder cleave_profile cleave_ir cleave_frontend cleave_partitioner cleave_passes cleave_codegen cleave_forecast
     cleave_parse_check cleave_driver)
   set_target_properties(cleave_driver PROPERTIES EXPORT_NAME compiler)
   install_headers(Compiler

@@ -1,5 +1,6 @@
 //===- PlanFile.cpp - plan.fb: bytes, checks, and back --------------------===//
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/PlanHeader.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/UnpackCheck.h"
 #include "llvm/ADT/STLExtras.h"
@@ -18,7 +19,6 @@ using llvm::StringRef;
 using llvm::Twine;
 namespace endian = llvm::support::endian;
 
-static constexpr size_t kVersionAt = 8, kPayloadBytesAt = 16, kDigestAt = 32, kHeaderBytes = 64;
 /// Limit of FlatBuffers' verifier.
 static constexpr uint64_t kMaxPayloadBytes = FLATBUFFERS_MAX_BUFFER_SIZE - 1;
 static constexpr StringRef kRemedy = "; compile the model again";
@@ -34,19 +34,6 @@ Digest toDigest(const wire::Hash &hash) {
 }
 
 //===- plan.fb ------------------------------------------------------------===//
-
-std::vector<uint8_t> encode(const Plan &plan) {
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(wire::CreatePlan(builder, &plan));
-  ArrayRef<uint8_t> payload(builder.GetBufferPointer(), builder.GetSize());
-  std::vector<uint8_t> bytes(kHeaderBytes, 0);
-  llvm::copy(kPlanMagic, bytes.begin());
-  endian::write32le(&bytes[kVersionAt], kFormatVersion);
-  endian::write64le(&bytes[kPayloadBytesAt], payload.size());
-  llvm::copy(checksum(payload), bytes.begin() + kDigestAt);
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
-  return bytes;
-}
 
 /// The payload, after a check of header, length and checksum.
 static Expected<ArrayRef<uint8_t>> checkHeader(ArrayRef<uint8_t> bytes) {

@@ -33,9 +33,6 @@ inline constexpr uint32_t kFormatVersion = 1;
 wire::Hash toHash(const Digest &digest);
 Digest toDigest(const wire::Hash &hash);
 
-/// The bytes of plan.fb for a valid plan. Equal plans give equal bytes.
-std::vector<uint8_t> encode(const Plan &plan);
-
 /// Decodes the bytes of a plan.fb and checks them down to every index (see validate). Messages call it
 /// `origin`.
 llvm::Expected<std::unique_ptr<Plan>> decode(llvm::ArrayRef<uint8_t> bytes, llvm::StringRef origin);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/PlanFile.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/session/Session.h"

@@ -1,6 +1,7 @@
 //===- Compile.cpp - Compiles a model file to a plan ----------------------===//
 #include "tools/driver/Compile.h"
 #include "codegen/Shards.h"
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/SafetensorsHeader.h"

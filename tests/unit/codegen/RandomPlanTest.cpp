@@ -1,6 +1,7 @@
 // Random models, cut at random into stages, ranks and micro-batches, give what they give uncut.
 #include "codegen/EmitPlan.h"
 #include "codegen/Shards.h"
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "ir/ExampleShapes.h"

@@ -1,5 +1,6 @@
 //===- BombTest.cpp - Plans of 1.5 MB that are meant to cost more ---------===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"
 #include "tests/unit/plan/PlanBuilder.h"

@@ -1,6 +1,7 @@
 //===- PlanBuilder.cpp - A small valid plan, and where to put it ----------===//
 #include "tests/unit/plan/PlanBuilder.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"

@@ -1,4 +1,5 @@
 //===- PlanFileTest.cpp ---------------------------------------------------===//
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/PlanFile.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,5 +1,6 @@
 //===- PlanWriter.cpp - Little plans by hand ------------------------------===//
 #include "tests/unit/runtime/PlanWriter.h"
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"

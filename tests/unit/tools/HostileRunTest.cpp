@@ -1,4 +1,5 @@
 //===- HostileRunTest.cpp - Plans that take what they can get -------------===//
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/PlanFile.h"
 #include "runtime/base/TensorFile.h"
 #include "tests/unit/plan/PlanBuilder.h"

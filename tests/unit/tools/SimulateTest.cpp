@@ -1,4 +1,5 @@
 //===- SimulateTest.cpp - Plans that `cleave simulate` is given -----------===//
+#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/PlanFile.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "tests/unit/tools/RunCleave.h"
