@@ -12,7 +12,7 @@ namespace endian = llvm::support::endian;
 std::vector<uint8_t> encode(const Plan &plan) {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::CreatePlan(builder, &plan));
-  ArrayRef<uint8_t> payload(builder.GetBufferPointer(), builder.GetSize());
+  llvm::ArrayRef<uint8_t> payload(builder.GetBufferPointer(), builder.GetSize());
   std::vector<uint8_t> bytes(kHeaderBytes, 0);
   llvm::copy(kPlanMagic, bytes.begin());
   endian::write32le(&bytes[kVersionAt], kFormatVersion);
