@@ -1,8 +1,8 @@
 //===- Fuzz.h - What the fuzz targets share ---------------------*- C++ -*-===//
 //
 // A target is a program that links libFuzzer and defines `seeds` and `test`. libFuzzer calls `test` with what
-// it makes of the seeds; a case that crashes, takes longer than a second of CPU time or breaks a promise is
-// written to a file, and `fuzzPlan FILE` runs it again.
+// it makes of the seeds; a case that crashes, takes longer than a second of CPU time (five with sanitizers)
+// or breaks a promise is written to a file, and `fuzzPlan FILE` runs it again.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TESTS_FUZZ_FUZZ_H
@@ -32,9 +32,10 @@ void promise(bool holds, const llvm::Twine &what);
 /// quoted words in `message` do not make another outcome.
 void noteOutcome(llvm::StringRef message);
 
-/// Runs `work` in a process of its own with bounded memory and time, and breaks a promise where that crashes.
-/// `noteOutcome` works in it. Gives what `work` gives.
-bool inChild(llvm::function_ref<bool()> work);
+/// Runs `work(bytes)` in a child process with bounded memory and time, and breaks a promise where that
+/// crashes. `noteOutcome` works in it. Gives what `work` gives, which has to be the same function in every
+/// call: a child runs some hundred cases, one after another, since `fork` takes longer than most of them.
+bool inChild(llvm::ArrayRef<uint8_t> bytes, bool (*work)(llvm::ArrayRef<uint8_t>));
 /// In it: ends it, as if `work` had given this.
 [[noreturn]] void endChild(bool isUseful);
 

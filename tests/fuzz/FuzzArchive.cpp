@@ -116,8 +116,9 @@ static std::vector<uint8_t> archiveOf(const Records &records) {
 
 //===- Cases --------------------------------------------------------------===//
 
-static bool import(const std::string &path) {
-  auto file = TorchScriptFile::open(path);
+static bool import(llvm::ArrayRef<uint8_t> bytes) {
+  const MemoryFile archive(bytes);
+  auto file = TorchScriptFile::open(archive.path);
   if (!file)
     return llvm::consumeError(file.takeError()), false;
   mlir::DialectRegistry registry;
@@ -125,8 +126,8 @@ static bool import(const std::string &path) {
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   DiagnosticCollector diagnostics(context);
-  auto model =
-      importTorchScript(*file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .opened = ""}, &context);
+  auto model = importTorchScript(
+      *file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .opened = ""}, &context);
   std::string outcome = toString(diagnostics.takeError(""));
   if (succeeded(model)) {
     outcome = "imported";
@@ -144,7 +145,7 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
   damaged[bit / 8] ^= 1 << bit % 8;
   promise(recordsOf(damaged).empty(), "a flipped bit is not found: " + llvm::Twine(bit));
   // libtorch keeps what it has loaded, and its own mistakes must not end the search.
-  return inChild([&] { return import(MemoryFile(bytes).path); });
+  return inChild(bytes, import);
 }
 
 } // namespace cleave::fuzz

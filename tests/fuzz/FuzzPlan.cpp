@@ -111,7 +111,9 @@ static std::vector<at::Tensor> inputsOf(const plan::Signature &signature) {
 }
 
 /// Runs the plan beside the shards that it names, if they are any of ours.
-static bool run(const plan::Plan &plan, llvm::ArrayRef<uint8_t> bytes) {
+static bool run(llvm::ArrayRef<uint8_t> bytes) {
+  const auto owned = llvm::cantFail(plan::decode(bytes, "plan.fb"));
+  const plan::Plan &plan = *owned;
   for (const std::string &folder : kFolders) {
     if (llvm::errorToBool(plan::openShards(plan, folder).takeError()))
       continue;
@@ -145,7 +147,7 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
   const plan::LoadedPlan loaded{std::move(*again), {}};
   printText(nowhere, loaded, "fuzz");
   printHtml(nowhere, loaded, "fuzz", forecastOf(*loaded.plan, "fuzz"));
-  return inChild([&] { return run(**plan, forged); });
+  return inChild(forged, run);
 }
 
 } // namespace cleave::fuzz
