@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the protection from untrusted plans costs: requests and starts of `cleave run` of this build against another one.
 
-usage: protection.py [--bin build/bin] --against OTHER/build/bin [--rounds 50] [--steps 4]
+usage: protection.py [--bin build/bin] --against OTHER/build/bin [--rounds 50] [--steps 24]
 OTHER is a checkout of a commit without the protection, built in the same way. In each round both run once, in turn who is first.
 Prints one Markdown row for each figure: the median over the rounds, with the interval that holds it with 95 % confidence.
 """
@@ -59,7 +59,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--against", type=pathlib.Path, required=True, help="executables of the other build")
     parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=4, help="requests in a round (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=24, help="requests in a round (default: %(default)s)")
     options = parser.parse_args()
     before = report.load()
     slower, later = [], []

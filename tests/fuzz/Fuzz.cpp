@@ -1,5 +1,6 @@
 //===- Fuzz.cpp - What the fuzz targets share -----------------------------===//
 #include "tests/fuzz/Fuzz.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/DJB.h"
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
+#include <optional>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -74,37 +77,126 @@ static void limitSeconds(time_t seconds) {
 }
 
 static void beTooSlow(int) {
-  static const char message[] = "broken promise: a case takes more than a second of CPU time\n";
+  static const char message[] = "broken promise: a case takes too much CPU time\n";
   (void)!write(STDERR_FILENO, message, sizeof(message) - 1);
   std::abort();
 }
 
-void endChild(bool isUseful) { _exit(isUseful ? kUseful : kUseless); }
+//===- Children -----------------------------------------------------------===//
 
-bool inChild(llvm::function_ref<bool()> work) {
+namespace {
+/// A process that runs cases of its parent, until it has run enough, it crashes or its parent is gone.
+class Child {
+public:
+  explicit Child(bool (*work)(llvm::ArrayRef<uint8_t>));
+  ~Child();
+  bool run(llvm::ArrayRef<uint8_t> bytes);
+  bool isSpent() const { return hasEnded || cases == kMaxCases; }
+
+private:
+  [[noreturn]] void serve(bool (*work)(llvm::ArrayRef<uint8_t>));
+  int wait();
+
+  static constexpr int kMaxCases = 200;
+  /// The bytes of a case go through shared memory, their number and the answer through pipes.
+  static constexpr size_t kMaxCaseBytes = 1 << 20;
+  static uint8_t *const shared;
+  int requests[2], answers[2];
+  pid_t process;
+  int cases = 0;
+  bool hasEnded = false;
+};
+} // namespace
+
+uint8_t *const Child::shared = static_cast<uint8_t *>(
+    mmap(nullptr, kMaxCaseBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+
+/// All of an object, or nothing at the end of the pipe.
+template <typename T> static bool readWhole(int pipe, T &value) {
+  ssize_t count;
+  // libFuzzer's clock interrupts it.
+  while ((count = read(pipe, &value, sizeof(T))) < 0 && errno == EINTR)
+    ;
+  return count == sizeof(T);
+}
+
+template <typename T> static bool writeWhole(int pipe, T value) {
+  return write(pipe, &value, sizeof(T)) == sizeof(T);
+}
+
+Child::Child(bool (*work)(llvm::ArrayRef<uint8_t>)) {
+  promise(shared != MAP_FAILED && pipe2(requests, O_CLOEXEC) == 0 && pipe2(answers, O_CLOEXEC) == 0, "pipes");
   llvm::errs().flush();
-  pid_t child = fork();
-  promise(child >= 0, "fork");
-  if (child == 0) {
-    // libFuzzer's handlers would write the case, which is the parent's task.
-    for (int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGALRM, SIGPROF})
-      if (!kIsSanitized || signal == SIGPROF || signal == SIGALRM)
-        std::signal(signal, SIG_DFL);
-    rlimit memory = {kMaxBytes, kMaxBytes};
-    if (!kIsSanitized)
-      setrlimit(RLIMIT_DATA, &memory);
-    limitSeconds(2 * kMaxSeconds);
-    endChild(work());
+  process = fork();
+  promise(process >= 0, "fork");
+  if (process == 0)
+    serve(work);
+  close(requests[0]);
+  close(answers[1]);
+}
+
+Child::~Child() {
+  close(requests[1]);
+  close(answers[0]);
+  if (!hasEnded)
+    wait();
+}
+
+void Child::serve(bool (*work)(llvm::ArrayRef<uint8_t>)) {
+  close(requests[1]);
+  close(answers[0]);
+  // libFuzzer's handlers would write the case, which is for the parent to do.
+  for (int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGALRM, SIGPROF})
+    if (!kIsSanitized || signal == SIGPROF || signal == SIGALRM)
+      std::signal(signal, SIG_DFL);
+  rlimit memory = {kMaxBytes, kMaxBytes};
+  if (!kIsSanitized)
+    setrlimit(RLIMIT_DATA, &memory);
+  size_t size;
+  while (readWhole(requests[0], size)) {
+    limitSeconds(kMaxSeconds);
+    const bool isUseful = work(llvm::ArrayRef(shared, size));
+    limitSeconds(0);
+    if (!writeWhole(answers[1], isUseful))
+      break;
   }
-  int status;
-  // libFuzzer's timer interrupts it.
-  while (waitpid(child, &status, 0) != child)
-    promise(errno == EINTR, "waitpid");
-  promise(!WIFSIGNALED(status), "a child process dies of signal " + llvm::Twine(WTERMSIG(status)));
+  _exit(0);
+}
+
+bool Child::run(llvm::ArrayRef<uint8_t> bytes) {
+  promise(bytes.size() <= kMaxCaseBytes, "a case that fits");
+  llvm::copy(bytes, shared);
+  ++cases;
+  promise(writeWhole(requests[1], bytes.size()), "a child process that listens");
+  bool isUseful;
+  if (readWhole(answers[0], isUseful))
+    return isUseful;
+  const int status = wait();
+  const std::string which = "a child process, at its case " + std::to_string(cases) + ", ";
+  promise(!WIFSIGNALED(status), which + "dies of signal " + llvm::Twine(WTERMSIG(status)));
   promise(WEXITSTATUS(status) == kUseful || WEXITSTATUS(status) == kUseless,
-          "a child process ends with status " + llvm::Twine(WEXITSTATUS(status)));
+          which + "ends with status " + llvm::Twine(WEXITSTATUS(status)));
   return WEXITSTATUS(status) == kUseful;
 }
+
+int Child::wait() {
+  int status;
+  while (waitpid(process, &status, 0) != process)
+    promise(errno == EINTR, "waitpid");
+  hasEnded = true;
+  return status;
+}
+
+bool inChild(llvm::ArrayRef<uint8_t> bytes, bool (*work)(llvm::ArrayRef<uint8_t>)) {
+  static std::optional<Child> child;
+  if (!child || child->isSpent())
+    child.emplace(work);
+  return child->run(bytes);
+}
+
+void endChild(bool isUseful) { _exit(isUseful ? kUseful : kUseless); }
+
+//===- Files --------------------------------------------------------------===//
 
 MemoryFile::MemoryFile(int file) : path("/proc/self/fd/" + std::to_string(file)), file(file) {}
 

@@ -1,8 +1,8 @@
 //===- Fuzz.h - What the fuzz targets share ---------------------*- C++ -*-===//
 //
 // A target is a program that links libFuzzer and defines `seeds` and `test`. libFuzzer calls `test` with what
-// it makes of the seeds; a case that crashes, takes longer than a second of CPU time or breaks a promise is
-// written to a file, and `fuzzPlan FILE` runs it again.
+// it makes of the seeds; a case that crashes, takes longer than a second of CPU time (five with sanitizers)
+// or breaks a promise is written to a file, and `fuzzPlan FILE` runs it again.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TESTS_FUZZ_FUZZ_H
@@ -31,10 +31,11 @@ void promise(bool holds, const llvm::Twine &what);
 /// quoted words in `message` do not distinguish outcomes.
 void noteOutcome(llvm::StringRef message);
 
-/// Runs `work` in a child process with bounded memory and time; a crash breaks a promise. `noteOutcome` works
-/// in the child. Returns what `work` returns.
-bool inChild(llvm::function_ref<bool()> work);
-/// In the child: ends it as if `work` had returned `isUseful`.
+/// Runs `work(bytes)` in a child process with bounded memory and time, and breaks a promise where that
+/// crashes. `noteOutcome` works in it. Gives what `work` gives, which has to be the same function in every
+/// call: a child runs some hundred cases, one after another, since `fork` takes longer than most of them.
+bool inChild(llvm::ArrayRef<uint8_t> bytes, bool (*work)(llvm::ArrayRef<uint8_t>));
+/// In it: ends it, as if `work` had given this.
 [[noreturn]] void endChild(bool isUseful);
 
 /// Random bytes of a mutation; equal for equal seeds.

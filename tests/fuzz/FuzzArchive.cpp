@@ -117,8 +117,9 @@ static std::vector<uint8_t> archiveOf(const Records &records) {
 
 //===- Cases --------------------------------------------------------------===//
 
-static bool import(const std::string &path) {
-  auto file = TorchScriptFile::open(path);
+static bool import(llvm::ArrayRef<uint8_t> bytes) {
+  const MemoryFile archive(bytes);
+  auto file = TorchScriptFile::open(archive.path);
   if (!file)
     return llvm::consumeError(file.takeError()), false;
   mlir::DialectRegistry registry;
@@ -144,8 +145,8 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
   const size_t bit = llvm::xxh3_64bits(bytes) % (8 * bytes.size());
   damaged[bit / 8] ^= 1 << bit % 8;
   promise(recordsOf(damaged).empty(), "a flipped bit is not found: " + llvm::Twine(bit));
-  // In a child: libtorch never frees what it has loaded, and its own bugs must not end the search.
-  return inChild([&] { return import(MemoryFile(bytes).path); });
+  // libtorch keeps what it has loaded, and its own mistakes must not end the search.
+  return inChild(bytes, import);
 }
 
 } // namespace cleave::fuzz

@@ -57,7 +57,23 @@ static void checkParses(StringRef text, MLIRContext &context) {
   });
 }
 
-static bool testText(StringRef text, MLIRContext &context) {
+/// Thousands of operators: children inherit what they need not make.
+static MLIRContext &sharedContext() {
+  static const DialectRegistry registry = [] {
+    DialectRegistry all;
+    registerDialects(all);
+    return all;
+  }();
+  static MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  static const bool isLoaded = (context.loadAllAvailableDialects(), true);
+  (void)isLoaded;
+  return context;
+}
+
+static bool testText(llvm::ArrayRef<uint8_t> bytes) {
+  // The lexer reads the zero behind a text.
+  const std::string text = textOf(bytes).str();
+  MLIRContext &context = sharedContext();
   checkParses(text, context);
   std::string message = "accepted";
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
@@ -77,17 +93,8 @@ static bool testText(StringRef text, MLIRContext &context) {
 }
 
 bool test(llvm::ArrayRef<uint8_t> bytes) {
-  static const DialectRegistry registry = [] {
-    DialectRegistry all;
-    registerDialects(all);
-    return all;
-  }();
-  // Shared by children, since it registers thousands of operators.
-  static MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  // The lexer reads the zero behind a text.
-  const std::string text = textOf(bytes).str();
-  return inChild([&] { return testText(text, context); });
+  (void)sharedContext();
+  return inChild(bytes, testText);
 }
 
 } // namespace cleave::fuzz

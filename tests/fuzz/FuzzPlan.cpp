@@ -46,8 +46,9 @@ static void writeLoop(const std::string &folder) {
     uint32_t condition = stage.call("aten::Bool.Tensor", {stage.call("aten::gt.Scalar", {sum, zero})});
     uint32_t then =
         stage.block(0, [&](Slots) { return Slots{stage.call("aten::neg", {params[1]}, "body.then")}; });
-    uint32_t otherwise = stage.block(
-        0, [&](Slots) { return Slots{stage.call("aten::add.Tensor", {params[1], x, one}, "body.else")}; });
+    uint32_t otherwise = stage.block(0, [&](Slots) {
+      return Slots{stage.call("aten::add.Tensor", {params[1], x, one}, "body.else")};
+    });
     return Slots{always, stage.emit(InstructionKind::If, {condition}, 1, {then, otherwise})[0]};
   });
   uint32_t result = stage.emit(InstructionKind::Loop, {stage.constant(integer(3)), always, x}, 1, {body})[0];
@@ -111,8 +112,10 @@ static std::vector<at::Tensor> inputsOf(const plan::Signature &signature) {
   return inputs;
 }
 
-/// Runs the plan with the shards that it names, if they are ours.
-static bool run(const plan::Plan &plan, llvm::ArrayRef<uint8_t> bytes) {
+/// Runs the plan beside the shards that it names, if they are any of ours.
+static bool run(llvm::ArrayRef<uint8_t> bytes) {
+  const auto owned = llvm::cantFail(plan::decode(bytes, "plan.fb"));
+  const plan::Plan &plan = *owned;
   for (const std::string &folder : kFolders) {
     if (llvm::errorToBool(plan::openShards(plan, folder).takeError()))
       continue;
@@ -146,7 +149,7 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
   const plan::LoadedPlan loaded{std::move(*again), {}};
   printText(nowhere, loaded, "fuzz");
   printHtml(nowhere, loaded, "fuzz", forecastOf(*loaded.plan, "fuzz"));
-  return inChild([&] { return run(**plan, forged); });
+  return inChild(forged, run);
 }
 
 } // namespace cleave::fuzz
