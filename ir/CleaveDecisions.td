@@ -16,6 +16,16 @@ class DecisionAttr<string name, string attrMnemonic> : CleaveAttr<name, attrMnem
   let genVerifyDecl = 1;
 }
 
+/// Numbers that print with as many digits as give the same numbers again; a `DenseF64ArrayAttr` itself prints seven.
+def ExactNumbers : AttrOrTypeParameter<"::mlir::DenseF64ArrayAttr", ""> {
+  let parser = "::cleave::parseExactNumbers($_parser)";
+  let printer = "::cleave::printExactNumbers($_printer, $_self)";
+}
+def OptionalExactNumbers : OptionalParameter<"::mlir::DenseF64ArrayAttr"> {
+  let parser = "::cleave::parseExactNumbers($_parser)";
+  let printer = "::cleave::printExactNumbers($_printer, $_self)";
+}
+
 def SizeLimitAttr : CleaveAttr<"SizeLimit", "size_limit"> {
   let summary = "the sizes of a dynamic dimension at which the model runs";
   let description = [{
@@ -74,7 +84,7 @@ def ShardingDecisionAttr : DecisionAttr<"ShardingDecision", "sharding_decision">
     bound of that over all shardings of these weights. `memory_limits`: half-open range [a, b) of the option `memory`, in
     bytes, for which annotate-sharding decides the same; left out if any limit does.
   }];
-  let parameters = (ins "::mlir::ArrayAttr":$dims, "::mlir::DenseF64ArrayAttr":$seconds,
+  let parameters = (ins "::mlir::ArrayAttr":$dims, ExactNumbers:$seconds,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$memory_limits);
 }
 
@@ -86,8 +96,8 @@ def CutAttr : DecisionAttr<"Cut", "cut"> {
     not. `bottleneck`: an operation that alone takes longer than a balanced stage. `weight_limits`: half-open range [a, b) of
     the weight limit of a device, in bytes, for which the cut is the same.
   }];
-  let parameters = (ins "::mlir::DenseF64ArrayAttr":$seconds, "::mlir::DenseI64ArrayAttr":$recv_bytes,
-                        OptionalParameter<"::mlir::DenseF64ArrayAttr">:$bound, OptionalParameter<"::mlir::StringAttr">:$proof,
+  let parameters = (ins ExactNumbers:$seconds, "::mlir::DenseI64ArrayAttr":$recv_bytes,
+                        OptionalExactNumbers:$bound, OptionalParameter<"::mlir::StringAttr">:$proof,
                         OptionalParameter<"::mlir::StringAttr">:$bottleneck,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$weight_limits);
 }
@@ -103,12 +113,12 @@ def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
   let parameters = (ins "int64_t":$ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
                         DefaultValuedParameter<"int64_t", "1">:$microbatches, OptionalParameter<"::mlir::StringAttr">:$batch,
                         OptionalParameter<"::mlir::StringAttr">:$batch_obstacle,
-                        OptionalParameter<"::mlir::DenseF64ArrayAttr">:$microbatch_seconds);
+                        OptionalExactNumbers:$microbatch_seconds);
 }
 
 def LinkOverrideAttr : CleaveAttr<"LinkOverride", "link_override"> {
   let summary = "a link between two pipeline ranks whose speed differs from the others'";
-  let parameters = (ins "int64_t":$from, "int64_t":$to, "::mlir::DenseF64ArrayAttr":$speed);
+  let parameters = (ins "int64_t":$from, "int64_t":$to, ExactNumbers:$speed);
   let assemblyFormat = "`<` $from `->` $to `,` $speed `>`";
   let genVerifyDecl = 1;
 }
@@ -120,7 +130,7 @@ def TargetAttr : DecisionAttr<"Target", "target"> {
     second between two ranks; `link_overrides`: those of links that differ, as `#cleave.link_override`. Per rank: names of
     the `devices`, how many `threads` each has, and `memory_limits` in bytes, 0 for a device without a limit.
   }];
-  let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$machine, OptionalParameter<"::mlir::DenseF64ArrayAttr">:$link,
+  let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$machine, OptionalExactNumbers:$link,
                         OptionalParameter<"::mlir::ArrayAttr">:$link_overrides, OptionalParameter<"::mlir::ArrayAttr">:$devices,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$threads,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$memory_limits);

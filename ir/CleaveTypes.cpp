@@ -9,6 +9,25 @@ using namespace mlir;
 #define GET_TYPEDEF_CLASSES
 #include "ir/CleaveTypes.cpp.inc"
 
+namespace cleave {
+
+static FailureOr<DenseF64ArrayAttr> parseExactNumbers(AsmParser &parser) {
+  SmallVector<double> numbers;
+  auto parseNumber = [&] { return parser.parseFloat(numbers.emplace_back()); };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseNumber))
+    return failure();
+  return DenseF64ArrayAttr::get(parser.getContext(), numbers);
+}
+
+static void printExactNumbers(AsmPrinter &printer, DenseF64ArrayAttr numbers) {
+  printer << '[';
+  llvm::interleaveComma(numbers.asArrayRef(), printer,
+                        [&](double number) { printer.printFloat(llvm::APFloat(number)); });
+  printer << ']';
+}
+
+} // namespace cleave
+
 #define GET_ATTRDEF_CLASSES
 #include "ir/CleaveAttrs.cpp.inc"
 
