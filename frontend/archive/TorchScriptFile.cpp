@@ -7,6 +7,7 @@
 #include "frontend/archive/BytesReader.h"
 #include "frontend/archive/OperatorCheck.h"
 #include "frontend/archive/PickleCheck.h"
+#include "frontend/archive/SourceCheck.h"
 #include "frontend/archive/TorchScriptError.h"
 #include "frontend/archive/Unpickle.h"
 #include "llvm/Support/BLAKE3.h"
@@ -91,7 +92,10 @@ static std::shared_ptr<torch::jit::Source> findSource(PyTorchStreamReader &reade
   if (!reader.hasRecord(record))
     return nullptr;
   auto [data, size] = reader.getRecord(record);
-  return std::make_shared<torch::jit::Source>(std::string(static_cast<char *>(data.get()), size), record, 1);
+  std::string code(static_cast<char *>(data.get()), size);
+  if (llvm::Error error = checkSource(code))
+    TORCH_CHECK(false, "record ", record, " is damaged: ", llvm::toString(std::move(error)));
+  return std::make_shared<torch::jit::Source>(std::move(code), record, 1);
 }
 
 static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> &reader,
