@@ -2,8 +2,8 @@
 #ifndef CLEAVE_CODEGEN_EMITPLAN_H
 #define CLEAVE_CODEGEN_EMITPLAN_H
 
-#include "codegen/plan/files/Checksum.h"
 #include "codegen/plan/Plan.h"
+#include "codegen/plan/files/Checksum.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace cleave {

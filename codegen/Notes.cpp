@@ -227,8 +227,8 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
             ? "there is room for it, and splitting it would cost more time than it saves; --shard splits it"
             : (user->getName().getStringRef() + " has no part of it to do").str();
     notes.push_back(makeNote("replicated", modulePath(param), user->getName().getStringRef(),
-                             llvm::formatv("{0} ({1}) is whole on every tensor-parallel rank: {2}", param.getName(),
-                                           sizeText(shapes.bytesOf(param)), reason)));
+                             llvm::formatv("{0} ({1}) is whole on every tensor-parallel rank: {2}",
+                                           param.getName(), sizeText(shapes.bytesOf(param)), reason)));
   });
 }
 
@@ -239,14 +239,14 @@ static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &no
   const double seconds = decision.getSeconds()[0], least = std::min(decision.getSeconds()[1], seconds);
   // Sums in another order differ in the last digits.
   bool isBest = least >= seconds * (1 - 1e-9);
-  notes.push_back(makeNote(
-      "communication", "", "",
-      llvm::formatv(
-          "collectives between tensor-parallel ranks are predicted to take {0} at the traced sizes, before sums are "
-          "merged; {1}",
-          timeText(seconds),
-          isBest ? std::string("by the bound no other split of these weights takes less")
-                 : "the bound for splitting these weights is " + timeText(least))));
+  notes.push_back(
+      makeNote("communication", "", "",
+               llvm::formatv("collectives between tensor-parallel ranks are predicted to take {0} at the "
+                             "traced sizes, before sums are "
+                             "merged; {1}",
+                             timeText(seconds),
+                             isBest ? std::string("by the bound no other split of these weights takes less")
+                                    : "the bound for splitting these weights is " + timeText(least))));
 }
 
 static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {

@@ -1,7 +1,7 @@
 //===- TorchScriptFile.cpp - A memory-mapped TorchScript archive ----------===//
 #include "frontend/archive/TorchScriptFile.h"
-#include "codegen/plan/text/ErrorLines.h"
 #include "codegen/plan/files/InputFile.h"
+#include "codegen/plan/text/ErrorLines.h"
 #include "codegen/plan/text/Printable.h"
 #include "frontend/archive/ArchiveCheck.h"
 #include "frontend/archive/BytesReader.h"

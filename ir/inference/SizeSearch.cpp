@@ -61,7 +61,8 @@ bool SizeSearch::findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fi
   return true;
 }
 
-bool SizeSearch::findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
+bool SizeSearch::findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits,
+                                 std::string &fixed) const {
   bool isAny = false;
   for (auto &[name, size] : sizes) {
     int64_t multiple = 1, largest = std::clamp<int64_t>(size / 2, 1, most);

@@ -12,8 +12,8 @@
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/DimensionRule.h"
 #include "ir/semantics/IndexMap.h"
-#include "ir/semantics/ListChange.h"
 #include "ir/semantics/KernelKinds.h"
+#include "ir/semantics/ListChange.h"
 #include "ir/semantics/PermutationRole.h"
 
 namespace cleave {

@@ -33,8 +33,9 @@ llvm::Expected<const StageCut *> CutCache::cut(llvm::function_ref<const StageGra
     if (auto error = cutStages(graph(), request).moveInto(known->cut))
       known->failure = toString(std::move(error));
     // A search along program order cannot be interrupted.
-    known->wasInterrupted = known->failure.empty() ? known->cut.end == SearchEnd::Interrupted
-                                           : request.limits.downsets > 0 && CancellationScope::isRequested();
+    known->wasInterrupted = known->failure.empty()
+                                ? known->cut.end == SearchEnd::Interrupted
+                                : request.limits.downsets > 0 && CancellationScope::isRequested();
   }
   if (!known->failure.empty())
     return failure("{0}", known->failure);

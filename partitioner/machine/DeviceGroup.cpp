@@ -32,7 +32,7 @@ static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uin
 }
 
 CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t width,
-                                  uint32_t tensorRanks) {
+                                          uint32_t tensorRanks) {
   return collectivesOf(machine, first, width, width, tensorRanks);
 }
 

@@ -28,7 +28,7 @@ struct DeviceGroup {
 /// tensor-parallel groups of `tensorRanks`; the devices of the same position in these groups hold the same
 /// weights and are a data-parallel group.
 CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t width,
-                                  uint32_t tensorRanks);
+                                          uint32_t tensorRanks);
 
 /// The device groups of a pipeline's ranks: rank r has the r-th `width` devices of the machine.
 struct PipelineDeviceGroups {

@@ -43,8 +43,8 @@ static std::string addressOfInterface(const std::string &name) {
   for (const int family : {AF_INET, AF_INET6})
     for (const ifaddrs *one = all; one; one = one->ifa_next)
       if (name == one->ifa_name && one->ifa_addr && one->ifa_addr->sa_family == family &&
-          localAddressOf(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), address,
-                     unused))
+          localAddressOf(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6),
+                         address, unused))
         return address;
   throw std::runtime_error("GLOO_SOCKET_IFNAME " + name +
                            ": this machine has no such interface with an address");
@@ -61,7 +61,8 @@ static std::string addressTowards(const std::string &host, uint16_t port) {
   const int way = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   auto closing = llvm::make_scope_exit([&] { closeSocket(way); });
   std::string address, unused;
-  if (way < 0 || connect(way, found->ai_addr, found->ai_addrlen) != 0 || !localAddressOf(way, address, unused))
+  if (way < 0 || connect(way, found->ai_addr, found->ai_addrlen) != 0 ||
+      !localAddressOf(way, address, unused))
     throw std::runtime_error("MASTER_ADDR " + host + ": this machine has no way to there");
   return address;
 }

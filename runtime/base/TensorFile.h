@@ -2,8 +2,8 @@
 #ifndef CLEAVE_RUNTIME_BASE_TENSORFILE_H
 #define CLEAVE_RUNTIME_BASE_TENSORFILE_H
 
-#include "codegen/plan/files/AtomicFile.h"
 #include "codegen/plan/Safetensors.h"
+#include "codegen/plan/files/AtomicFile.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"

@@ -14,9 +14,9 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
                  c10::Device outputPlace, bool collects, std::function<void(const std::string &)> overdue)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
-      inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount), admissions(std::move(admissions)),
-      admission(std::move(admission)), states(states), overdue(std::move(overdue)),
-      working(rankIds.size() + collects) {
+      inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
+      admissions(std::move(admissions)), admission(std::move(admission)), states(states),
+      overdue(std::move(overdue)), working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
   ranksExchange = connect(*this);

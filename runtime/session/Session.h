@@ -2,8 +2,8 @@
 #ifndef CLEAVE_RUNTIME_SESSION_SESSION_H
 #define CLEAVE_RUNTIME_SESSION_SESSION_H
 
-#include "codegen/plan/files/Checksum.h"
 #include "codegen/plan/Plan.h"
+#include "codegen/plan/files/Checksum.h"
 #include "runtime/base/Launch.h"
 #include "runtime/base/Trace.h"
 #include "llvm/ADT/ArrayRef.h"

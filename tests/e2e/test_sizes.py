@@ -159,6 +159,7 @@ def test_sizes_may_be_multiples(compiler):
         [None, "batch=2, height=20, width=20", "batch=1, height=4, width=4", "batch=3, height=24, width=24"]
     symbols = cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()["signatures"][0]["symbols"]
     assert {symbol["name"]: symbol["divisible_by"] for symbol in symbols} == {"batch": 1, "height": 4, "width": 4}
+    assert all((symbol["multiple"], symbol["least"]) == (symbol["divisible_by"], symbol["min"]) for symbol in symbols)
     save_file({"x": x[:, :, :10].contiguous()}, compiler.folder / "x.safetensors")
     error = cleave("run", "model.plan", "--inputs", "x.safetensors", status=1, cwd=compiler.folder).err
     assert "height must be a multiple of 4; the model runs at no other size" in error

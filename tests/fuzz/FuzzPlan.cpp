@@ -46,9 +46,8 @@ static void writeLoop(const std::string &folder) {
     uint32_t condition = stage.call("aten::Bool.Tensor", {stage.call("aten::gt.Scalar", {sum, zero})});
     uint32_t then =
         stage.block(0, [&](Slots) { return Slots{stage.call("aten::neg", {params[1]}, "body.then")}; });
-    uint32_t otherwise = stage.block(0, [&](Slots) {
-      return Slots{stage.call("aten::add.Tensor", {params[1], x, one}, "body.else")};
-    });
+    uint32_t otherwise = stage.block(
+        0, [&](Slots) { return Slots{stage.call("aten::add.Tensor", {params[1], x, one}, "body.else")}; });
     return Slots{always, stage.emit(InstructionKind::If, {condition}, 1, {then, otherwise})[0]};
   });
   uint32_t result = stage.emit(InstructionKind::Loop, {stage.constant(integer(3)), always, x}, 1, {body})[0];

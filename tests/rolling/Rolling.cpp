@@ -202,12 +202,14 @@ std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &cal
   }
   if (dim != call.indexMap->dim)
     return std::nullopt;
-  const ShardAssignment *own = isAlong(call, call.results[result]) ? assignmentOf(call.results[result]) : nullptr;
+  const ShardAssignment *own =
+      isAlong(call, call.results[result]) ? assignmentOf(call.results[result]) : nullptr;
   Labels labels;
   bool isReached = false;
   for (auto [position, source] : llvm::enumerate(call.indexMap->results[result])) {
     TensorRef tensor = call.operands[source.operand];
-    isReached |= isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+    isReached |=
+        isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
     // What every rank has can be given any label.
     labels.push_back(isAlong(call, tensor) ? assignmentOf(tensor)->labels[source.position]
                      : own                 ? own->labels[position]

@@ -1,8 +1,8 @@
 //===- Run.cpp - `cleave run` ---------------------------------------------===//
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
-#include "codegen/plan/text/JsonText.h"
 #include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/text/JsonText.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/session/Session.h"
 #include "tools/cleave/Commands.h"

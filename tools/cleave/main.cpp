@@ -1,8 +1,8 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
-#include "codegen/plan/text/ErrorLines.h"
 #include "codegen/plan/OperatorName.h"
-#include "codegen/plan/text/Printable.h"
 #include "codegen/plan/files/TemporaryPath.h"
+#include "codegen/plan/text/ErrorLines.h"
+#include "codegen/plan/text/Printable.h"
 #include "ir/NearestName.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/device/Device.h"

@@ -99,9 +99,7 @@ OutputMessage Server::commitPlan() {
   return resultOf(plan->commit());
 }
 
-OutputMessage Server::makeIr() {
-  return resultOf(makeFolders(paths.ir));
-}
+OutputMessage Server::makeIr() { return resultOf(makeFolders(paths.ir)); }
 
 OutputMessage Server::answer(const OutputMessage &request) {
   switch (request.kind) {

@@ -1,7 +1,7 @@
 //===- DeviceLinks.cpp - GPU connections of a process ---------------------===//
 #include "runtime/comm/process/DeviceLinks.h"
-#include "codegen/plan/text/Printable.h"
 #include "codegen/plan/Schedule.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/device/PlanRanks.h"
 #include "llvm/ADT/STLExtras.h"

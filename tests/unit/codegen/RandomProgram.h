@@ -8,8 +8,8 @@ namespace cleave {
 
 /// The text of a function `f` of inputs and weights, with the operators that partitioning treats specially
 /// among others: views by numbers, lists and -1, lookups, products with what they add, convolutions in
-/// groups, joins and cuts of all kinds, control flow, states and boundaries. Sizes are few, so that dimensions
-/// meet which have nothing to do with each other.
+/// groups, joins and cuts of all kinds, control flow, states and boundaries. Sizes are few, so that
+/// dimensions meet which have nothing to do with each other.
 class RandomProgram : public FunctionText {
 public:
   /// \param isExact  integers and operators that compute with these alone; else float64 and norms, attention

@@ -85,8 +85,10 @@ TEST(DimFitterTest, FindsSizesThatAreRoundedDown) {
     Sizes sizes{{"batch", 4}, {"height", traced}};
     auto of = [](auto &at) { return at.lookup("height"); };
     EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return of(at) / 2; }), "(height) floordiv 2");
-    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return (of(at) - 1) / 2 + 1; }), "(height + 1) floordiv 2");
-    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return (of(at) + 31) / 32; }), "(height + 31) floordiv 32");
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return (of(at) - 1) / 2 + 1; }),
+              "(height + 1) floordiv 2");
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return (of(at) + 31) / 32; }),
+              "(height + 31) floordiv 32");
     EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return of(at) * 3 / 2; }), "(3*height) floordiv 2");
     EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return ((of(at) / 2 + 1) / 3 + 2) / 2; }),
               "(height + 14) floordiv 12");
@@ -100,7 +102,9 @@ TEST(DimFitterTest, LeavesOtherRoundedSizesUnknown) {
         +[](int64_t batch, int64_t height) { return height / 2 * 2; },
         +[](int64_t batch, int64_t height) { return (batch + height) / 2; },
         +[](int64_t batch, int64_t height) { return height / 2 + (height > 100); }})
-    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return observe(at.lookup("batch"), at.lookup("height")); }), "?");
+    EXPECT_EQ(
+        fittedWithMore(sizes, [&](auto &at) { return observe(at.lookup("batch"), at.lookup("height")); }),
+        "?");
 }
 
 // Differences and sums of rounded sizes look like one that is rounded, at most of the sizes.
@@ -122,7 +126,8 @@ TEST(DimFitterTest, IsRightEverywhereOrSaysNothing) {
             llvm::StringMap<int64_t> at;
             at["height"] = height;
             ASSERT_EQ(dim->evaluate(at), of(height))
-                << text << " for height/" << a << (sign < 0 ? " - " : " + ") << "height/" << b << " at " << height;
+                << text << " for height/" << a << (sign < 0 ? " - " : " + ") << "height/" << b << " at "
+                << height;
           }
         }
   // height/1 ± height/b, and sums that are none.
@@ -131,7 +136,8 @@ TEST(DimFitterTest, IsRightEverywhereOrSaysNothing) {
 
 TEST(DimFitterTest, LeavesSizesBeyondCountingUnknown) {
   Sizes sizes{{"height", 1000}};
-  EXPECT_EQ(fittedWithMore(sizes, [](auto &at) { return (int64_t(1) << 60) + at.lookup("height") / 2; }), "?");
+  EXPECT_EQ(fittedWithMore(sizes, [](auto &at) { return (int64_t(1) << 60) + at.lookup("height") / 2; }),
+            "?");
 }
 
 // One polynomial of lower powers where a name has few sizes.
@@ -155,7 +161,8 @@ TEST(DimFitterTest, SamplesTheTracedSizesFirst) {
   DimFitter fitter({{"batch", 4}, {"seq", 128}});
   EXPECT_EQ(fitter.samples()[0].lookup("batch"), 4);
   EXPECT_EQ(fitter.samples()[0].lookup("seq"), 128);
-  for (const llvm::StringMap<int64_t> &point : llvm::ArrayRef(fitter.samples()).take_front(fitter.mustRun())) {
+  for (const llvm::StringMap<int64_t> &point :
+       llvm::ArrayRef(fitter.samples()).take_front(fitter.mustRun())) {
     EXPECT_GE(point.lookup("batch"), 2) << "1 broadcasts";
     EXPECT_LE(point.lookup("seq"), 128) << "tables of positions may end at the traced length";
   }

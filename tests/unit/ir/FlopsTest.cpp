@@ -79,30 +79,32 @@ std::string productOf(const std::string &name, const std::vector<std::string> &o
   if (!shape)
     return "";
   EXPECT_EQ(workOf(call.op().getOperation(), call.shapes()).flops,
-            (shape->kind == GemmKind::Attention ? 4 : 2) * shape->count * shape->rows * shape->columns * shape->depth);
-  return llvm::formatv("{0}: {1:f0} x {2:f0} x {3:f0} x {4:f0}", kGemmKinds[size_t(shape->kind)], shape->count,
-                       shape->rows, shape->columns, shape->depth);
+            (shape->kind == GemmKind::Attention ? 4 : 2) * shape->count * shape->rows * shape->columns *
+                shape->depth);
+  return llvm::formatv("{0}: {1:f0} x {2:f0} x {3:f0} x {4:f0}", kGemmKinds[size_t(shape->kind)],
+                       shape->count, shape->rows, shape->columns, shape->depth);
 }
 
 TEST(FlopsTest, KnowsTheShapesOfProducts) {
-  EXPECT_EQ(productOf("aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "none"}), "matrix: 1 x 12 x 5 x 6");
+  EXPECT_EQ(productOf("aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "none"}),
+            "matrix: 1 x 12 x 5 x 6");
   EXPECT_EQ(productOf("aten.addmm", {"tensor<5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}),
             "matrix: 1 x 4 x 5 x 6");
   EXPECT_EQ(productOf("aten.bmm", {"tensor<2x4x6xf32>", "tensor<2x6x5xf32>"}), "matrix: 2 x 4 x 5 x 6");
   EXPECT_EQ(productOf("aten.matmul", {"tensor<2x1x4x6xf32>", "tensor<3x6x5xf32>"}), "matrix: 6 x 4 x 5 x 6");
   EXPECT_EQ(productOf("aten.matmul", {"tensor<6xf32>", "tensor<3x6x5xf32>"}), "");
-  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x6x1x1xf32>", "none", "[1, 1]", "[0, 0]",
-                                      "[1, 1]", "1"}),
+  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x6x1x1xf32>", "none", "[1, 1]",
+                                      "[0, 0]", "[1, 1]", "1"}),
             "pointwise: 4 x 72 x 2 x 6");
-  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "none", "[1, 1]", "[1, 1]",
-                                      "[1, 1]", "2"}),
+  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "none", "[1, 1]",
+                                      "[1, 1]", "[1, 1]", "2"}),
             "convolution: 8 x 72 x 1 x 27");
-  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x8x8xf32>", "tensor<2x6x1x1xf32>", "none", "[2, 2]", "[0, 0]",
-                                      "[1, 1]", "1"}),
+  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x8x8xf32>", "tensor<2x6x1x1xf32>", "none", "[2, 2]",
+                                      "[0, 0]", "[1, 1]", "1"}),
             "strided: 4 x 16 x 2 x 6");
   EXPECT_EQ(productOf("aten.scaled_dot_product_attention",
-                      {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x8xf32>", "none", "0.0", "false",
-                       "none", "false"}),
+                      {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x8xf32>", "none", "0.0",
+                       "false", "none", "false"}),
             "attention: 8 x 5 x 7 x 8");
   EXPECT_EQ(productOf("aten.relu", {"tensor<4x6xf32>"}), "");
 }

@@ -1,4 +1,5 @@
-// Runs operators on tensors that hold their own positions, and compares with where their rules say that these go.
+// Runs operators on tensors that hold their own positions, and compares with where their rules say that these
+// go.
 #include "OperatorCall.h"
 #include "ir/semantics/OpSemantics.h"
 #include <ATen/ATen.h>
@@ -12,7 +13,9 @@ struct Case {
   std::vector<std::string> operands;
 };
 
-void PrintTo(const Case &value, std::ostream *out) { *out << value.name << testing::PrintToString(value.operands); }
+void PrintTo(const Case &value, std::ostream *out) {
+  *out << value.name << testing::PrintToString(value.operands);
+}
 
 /// Tells positions of one operand from another's.
 constexpr int64_t kOperand = 1000;
@@ -50,7 +53,9 @@ TEST_P(IndexMapTest, SaysWherePositionsComeFrom) {
     ASSERT_EQ(int64_t(sources.size()), result.size(rule->dim));
     for (auto [position, source] : llvm::enumerate(sources)) {
       at::Tensor found = result.select(rule->dim, position);
-      EXPECT_TRUE(found.eq(at::full_like(found, double(source.operand * kOperand + source.position))).all().item<bool>())
+      EXPECT_TRUE(found.eq(at::full_like(found, double(source.operand * kOperand + source.position)))
+                      .all()
+                      .item<bool>())
           << "position " << position;
     }
   }
@@ -68,9 +73,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"aten.slice.Tensor", {x, "1", "2", "9", "1"}},
                     Case{"aten.slice.Tensor", {x, "1", "none", "9223372036854775807", "2"}},
                     Case{"aten.slice.Tensor", {x, "1", "-5", "-1", "3"}},
-                    Case{"aten.slice.Tensor", {x, "1", "-50", "5", "1"}}, Case{"aten.narrow", {x, "1", "3", "4"}},
-                    Case{"aten.narrow", {x, "1", "-3", "2"}}, Case{"aten.flip", {x, "[-2]"}},
-                    Case{"aten.roll", {x, "[5]", "[1]"}}, Case{"aten.roll", {x, "[-17]", "[1]"}},
+                    Case{"aten.slice.Tensor", {x, "1", "-50", "5", "1"}},
+                    Case{"aten.narrow", {x, "1", "3", "4"}}, Case{"aten.narrow", {x, "1", "-3", "2"}},
+                    Case{"aten.flip", {x, "[-2]"}}, Case{"aten.roll", {x, "[5]", "[1]"}},
+                    Case{"aten.roll", {x, "[-17]", "[1]"}},
                     Case{"aten.repeat_interleave.self_int", {x, "3", "1", "none"}}));
 
 TEST(IndexMapTest, KnowsNothingOfWhatIsNotConstant) {

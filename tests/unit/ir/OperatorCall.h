@@ -2,8 +2,8 @@
 #ifndef CLEAVE_TESTS_UNIT_IR_OPERATORCALL_H
 #define CLEAVE_TESTS_UNIT_IR_OPERATORCALL_H
 
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <ATen/core/ivalue.h>

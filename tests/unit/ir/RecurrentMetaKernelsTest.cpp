@@ -48,12 +48,12 @@ c10::IValue statesOf(const Form &form, int64_t batch) {
 void expectSameSequences(const Form &form) {
   for (bool isBatchFirst : {false, true})
     for (int64_t batch : {kBatch, int64_t(1)})
-      for (const Tensor &input : layoutsOf(
-               isBatchFirst ? std::vector<int64_t>{batch, kTime, kInputs} : std::vector<int64_t>{kTime, batch, kInputs},
-               form.dtype))
+      for (const Tensor &input : layoutsOf(isBatchFirst ? std::vector<int64_t>{batch, kTime, kInputs}
+                                                        : std::vector<int64_t>{kTime, batch, kInputs},
+                                           form.dtype))
         expectSameTypes((std::string(form.name) + ".input").c_str(),
-                        {input, statesOf(form, batch), weightsOf(form), form.hasBiases, form.layers, 0.0, false,
-                         form.isBidirectional, isBatchFirst});
+                        {input, statesOf(form, batch), weightsOf(form), form.hasBiases, form.layers, 0.0,
+                         false, form.isBidirectional, isBatchFirst});
 }
 
 void expectSamePacked(const Form &form) {

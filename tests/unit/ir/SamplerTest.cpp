@@ -47,7 +47,8 @@ func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
 })");
   ASSERT_TRUE(module);
   auto function = *module->getOps<mlir::func::FuncOp>().begin();
-  const std::vector<at::Tensor> own = tensorsOf(function, /*seesStorages=*/true), once = tensorsOf(function, /*seesStorages=*/false);
+  const std::vector<at::Tensor> own = tensorsOf(function, /*seesStorages=*/true),
+                                once = tensorsOf(function, /*seesStorages=*/false);
   ASSERT_EQ(own.size(), 7u);
   for (size_t i = 0; i < own.size(); ++i) {
     EXPECT_EQ(own[i].sizes(), once[i].sizes()) << i;

@@ -1,6 +1,6 @@
 //===- PlanFileTest.cpp ---------------------------------------------------===//
-#include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/EncodePlan.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -80,7 +80,8 @@ TEST(Schedule, FindsWrongOrders) {
             "schedule 'gpipe': F1.0 comes before R1.0<0");
   EXPECT_EQ(messageWith({"B0.0"}, {}), "schedule 'gpipe': B0.0 comes before F0.0");
   EXPECT_EQ(messageWith({"A0.0"}, {}), "schedule 'gpipe': A0.0 comes before every backward of its stage");
-  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1", "B0.0", "W0.0", "R0.1<1", "B0.1", "A0.0", "W0.1"},
+  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1", "B0.0", "W0.0", "R0.1<1", "B0.1",
+                         "A0.0", "W0.1"},
                         {"R1.0<0", "F1.0", "R1.1<0", "F1.1", "B1.0", "S1.0>0", "B1.1", "S1.1>0"}),
             "schedule 'gpipe': A0.0 comes before every backward of its stage");
 }

@@ -106,7 +106,8 @@ template <typename T> static std::unique_ptr<T> copyOf(const std::unique_ptr<T> 
   return std::make_unique<T>(*value);
 }
 
-/// Two tensor-parallel ranks for each rank, which split the first weight unevenly and add up the first program's result.
+/// Two tensor-parallel ranks for each rank, which split the first weight unevenly and add up the first
+/// program's result.
 static void splitTensors(Plan &plan) {
   plan.mesh->tp = 2;
   plan.operators = {"aten::linear", "spmd::all_reduce", "spmd::broadcast"};
@@ -390,27 +391,31 @@ static const Mutation kPrograms[] = {
 };
 
 static const Mutation kTensorRanks[] = {
-    MUTATION("Programs", "programs: there are 3 for 4 combinations", splitTensors(plan); plan.programs.pop_back()),
+    MUTATION("Programs", "programs: there are 3 for 4 combinations", splitTensors(plan);
+             plan.programs.pop_back()),
     MUTATION("ProgramOfRank", "of a signature, stage or tp rank that is not there", splitTensors(plan);
              plan.programs[3]->tp_rank = 2),
     MUTATION("StageRanks", "stage 0: on 1 ranks, the mesh has 2 a stage", splitTensors(plan);
              plan.stages[0]->ranks.pop_back()),
-    MUTATION("StageRankOrder", "stage 0: rank 2 where 1 belongs", splitTensors(plan); plan.stages[0]->ranks = {0, 2}),
-    MUTATION("StageOfTwoPlaces", "its first rank 1 is none of the mesh or begins no stage", splitTensors(plan);
+    MUTATION("StageRankOrder", "stage 0: rank 2 where 1 belongs", splitTensors(plan);
+             plan.stages[0]->ranks = {0, 2}),
+    MUTATION("StageOfTwoPlaces", "its first rank 1 is none of the mesh or begins no stage",
+             splitTensors(plan);
              plan.stages[0]->ranks = {1, 2}),
     MUTATION("OtherInput", "tp rank 1 takes or gives other values than tp rank 0", splitTensors(plan);
              plan.programs[3]->inputs[0]->source = Source::Request),
     MUTATION("OtherOutputs", "tp rank 1 takes or gives other values than tp rank 0", splitTensors(plan);
              plan.programs[3]->outputs.push_back(3)),
-    MUTATION("OtherExchange", "tp rank 1 calls other operators of 'spmd::' than tp rank 0, or in another order",
+    MUTATION("OtherExchange",
+             "tp rank 1 calls other operators of 'spmd::' than tp rank 0, or in another order",
              splitTensors(plan);
              instruction(*plan.programs[2], 0, 1).op = 2),
     MUTATION("NoExchange", "tp rank 1 calls other operators of 'spmd::'", splitTensors(plan);
              instruction(*plan.programs[2], 0, 1).op = 0),
     MUTATION("ExchangeInABranch", "exchanges values with other ranks in a nested block", splitTensors(plan);
              instruction(second(plan), 1, 0).op = 1),
-    MUTATION("ExchangeAtSetup", "exchanges values with other ranks in a nested block or before the first request",
-             setUp(plan);
+    MUTATION("ExchangeAtSetup",
+             "exchanges values with other ranks in a nested block or before the first request", setUp(plan);
              plan.operators[0] = "spmd::all_gather"),
     MUTATION("Collective", "is a collective, which is no instruction but a call of an operator 'spmd::'",
              instruction(first(plan), 0, 0).kind = InstructionKind::Collective),
@@ -418,11 +423,13 @@ static const Mutation kTensorRanks[] = {
              plan.weights[1]->shards.pop_back()),
     MUTATION("ShardSize", "its segments add up to 5, its shape has 6", splitTensors(plan);
              plan.weights[0]->shards[1]->shape = {6, 8}),
-    MUTATION("ShardNotSplit", "rank 1: dimension 0 is 5, the weight's is 16 and not split", splitTensors(plan);
+    MUTATION("ShardNotSplit", "rank 1: dimension 0 is 5, the weight's is 16 and not split",
+             splitTensors(plan);
              plan.weights[0]->shards[1]->segment_dim = -1),
     MUTATION("ScheduleRanks", "actions for 3 ranks, the mesh has 4", splitTensors(plan);
              plan.schedules[0]->ranks.pop_back()),
-    MUTATION("ScheduleOtherActions", "rank 3 does not act as rank 2, which has the same stages", splitTensors(plan);
+    MUTATION("ScheduleOtherActions", "rank 3 does not act as rank 2, which has the same stages",
+             splitTensors(plan);
              plan.schedules[0]->ranks[3]->actions.pop_back()),
 };
 

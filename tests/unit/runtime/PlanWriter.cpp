@@ -1,9 +1,9 @@
 //===- PlanWriter.cpp - Little plans by hand ------------------------------===//
 #include "tests/unit/runtime/PlanWriter.h"
 #include "codegen/plan/EncodePlan.h"
-#include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
+#include "codegen/plan/files/OutputDirectory.h"
 #include "collectives/Collectives.h"
 #include "runtime/base/DTypes.h"
 #include "llvm/ADT/STLExtras.h"

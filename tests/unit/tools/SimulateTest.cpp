@@ -14,7 +14,8 @@ using namespace plan;
 using testing::EndsWith;
 
 /// What the command says of the two-stage plan, with times and a link, once `change` has been made.
-static Outcome simulateWith(llvm::function_ref<void(Plan &)> change, std::vector<llvm::StringRef> options = {}) {
+static Outcome simulateWith(llvm::function_ref<void(Plan &)> change,
+                            std::vector<llvm::StringRef> options = {}) {
   TestFolder folder;
   std::unique_ptr<Plan> plan = writeTwoStagePlan(folder.path());
   plan->link = std::make_unique<LinkSpeed>();
@@ -68,10 +69,12 @@ TEST(Simulate, SendsOverTheLinkOfTheTwoRanks) {
 }
 
 TEST(Simulate, WantsTimes) {
-  for (auto change : {+[](Plan &plan) { plan.link = nullptr; }, +[](Plan &plan) { plan.predictions.pop_back(); }}) {
+  for (auto change :
+       {+[](Plan &plan) { plan.link = nullptr; }, +[](Plan &plan) { plan.predictions.pop_back(); }}) {
     const Outcome outcome = simulateWith(change);
     EXPECT_EQ(outcome.status, 1);
-    EXPECT_THAT(outcome.err, EndsWith(": does not say what its micro-batches take; compile it again with this version\n"));
+    EXPECT_THAT(outcome.err,
+                EndsWith(": does not say what its micro-batches take; compile it again with this version\n"));
   }
 }
 
@@ -88,7 +91,8 @@ TEST(Simulate, HasNoTimesOfBackwardPasses) {
       }
   });
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, EndsWith(": has backward passes, whose times plans of this version do not predict\n"));
+  EXPECT_THAT(outcome.err,
+              EndsWith(": has backward passes, whose times plans of this version do not predict\n"));
 }
 
 TEST(Simulate, RefusesAmountsThatNothingHas) {

@@ -63,7 +63,7 @@ private:
 
 static bool isPass(const TimedAction &timed) { return timed.action.kind <= ActionKind::BackwardWeight; }
 
-static llvm::StringRef shardingGroupOf(ActionKind kind) {
+static llvm::StringRef classOf(ActionKind kind) {
   static constexpr llvm::StringRef kClasses[] = {"forward", "backward", "weight",
                                                  "send",    "receive",  "reduce"};
   return kClasses[static_cast<size_t>(kind)];
@@ -124,7 +124,7 @@ void TimelineWriter::writeKinds() {
       kinds.insert(timed.action.kind);
   std::vector<std::pair<llvm::StringRef, llvm::StringRef>> entries;
   for (ActionKind kind : kinds)
-    entries.emplace_back(shardingGroupOf(kind), wordsOf(kind));
+    entries.emplace_back(classOf(kind), wordsOf(kind));
   entries.emplace_back("idle", "idle");
   writeLegend(html, entries);
 }
@@ -180,7 +180,7 @@ void TimelineWriter::writeBlock(const Block &block, double top, double height) {
     // A merged block may have gaps, so it is fainter.
     auto drawn = html.element(
         "rect",
-        {{"class", shardingGroupOf(action.kind).str() + (action.microbatch % 2 ? " odd" : "")},
+        {{"class", classOf(action.kind).str() + (action.microbatch % 2 ? " odd" : "")},
          {"x", percentText(time.shareOf(block.begin))},
          {"y", tickText(top)},
          {"width", percentText(width)},

@@ -43,9 +43,12 @@ static json::Object describe(const Plan &plan, const Signature &signature, uint3
     json::Object object{{"name", entry->name},
                         {"traced", entry->traced},
                         {"divisible_by", entry->divisible_by},
-                        {"min", entry->min}};
+                        {"min", entry->min},
+                        // Their names in 0.1, until 0.3.
+                        {"multiple", entry->divisible_by},
+                        {"least", entry->min}};
     if (entry->max != Symbol().max)
-      object["max"] = entry->max;
+      object["max"] = object["most"] = entry->max;
     return object;
   };
   auto input = [&](const auto &entry) {

@@ -1,8 +1,8 @@
 //===- InspectText.cpp - A plan as people read it -------------------------===//
 #include "codegen/plan/PlanFacts.h"
-#include "codegen/plan/text/Printable.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
+#include "codegen/plan/text/Printable.h"
 #include "tools/cleave/inspect/Inspect.h"
 #include "tools/cleave/text/Alternatives.h"
 #include "tools/cleave/text/TextTable.h"

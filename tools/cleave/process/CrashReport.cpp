@@ -1,9 +1,9 @@
 //===- CrashReport.cpp - Reports of crashes -------------------------------===//
 #include "tools/cleave/process/CrashReport.h"
-#include "codegen/plan/text/ErrorLines.h"
 #include "codegen/plan/files/InputFile.h"
-#include "codegen/plan/text/Printable.h"
 #include "codegen/plan/files/TemporaryPath.h"
+#include "codegen/plan/text/ErrorLines.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/AlternateStack.h"
 #include "runtime/executor/Activity.h"
 #include "tools/cleave/process/LastWord.h"

@@ -1,8 +1,8 @@
 //===- Startup.cpp - Set-up of the process --------------------------------===//
 #include "tools/cleave/process/Startup.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "codegen/plan/text/ErrorLines.h"
 #include "codegen/plan/text/Printable.h"
-#include "codegen/plan/files/TemporaryPath.h"
 #include "tools/cleave/process/LastWord.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorHandling.h"

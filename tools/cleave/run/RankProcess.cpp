@@ -1,7 +1,7 @@
 //===- RankProcess.cpp - A process of a run -------------------------------===//
 #include "tools/cleave/run/RankProcess.h"
-#include "codegen/plan/text/Printable.h"
 #include "codegen/plan/files/TemporaryPath.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "tools/cleave/process/LastWord.h"
 #include <chrono>

@@ -1,7 +1,7 @@
 //===- TraceFile.cpp - Traces for trace viewers ---------------------------===//
 #include "tools/cleave/run/TraceFile.h"
-#include "codegen/plan/text/JsonText.h"
 #include "codegen/plan/Schedule.h"
+#include "codegen/plan/text/JsonText.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include <algorithm>

@@ -1,7 +1,7 @@
 //===- ModelSource.cpp - The input model ----------------------------------===//
 #include "tools/driver/base/ModelSource.h"
-#include "frontend/archive/TorchScriptFile.h"
 #include "codegen/plan/files/InputFile.h"
+#include "frontend/archive/TorchScriptFile.h"
 #include "ir/ExampleShapes.h"
 #include "ir/Schemas.h"
 #include "ir/Signature.h"

@@ -41,7 +41,9 @@ std::string errorOf(const Bytes &archive) {
 }
 
 /// Where the first directory entry begins.
-size_t directoryOf(const Bytes &archive) { return llvm::support::endian::read32le(&archive[archive.size() - 6]); }
+size_t directoryOf(const Bytes &archive) {
+  return llvm::support::endian::read32le(&archive[archive.size() - 6]);
+}
 } // namespace
 
 TEST(ArchiveCheck, FindsTheRecords) {
@@ -97,7 +99,8 @@ TEST(ArchiveCheck, RefusesRandomDamage) {
   }
 }
 
-/// The archive with another name of the second record, in its header and in the directory: only the name is wrong.
+/// The archive with another name of the second record, in its header and in the directory: only the name is
+/// wrong.
 static Bytes renameSecond(const std::string &name) {
   Bytes archive = makeArchive();
   const std::string second = "data/1";

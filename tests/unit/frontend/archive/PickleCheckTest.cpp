@@ -22,9 +22,10 @@ TEST(PickleCheck, AcceptsWhatLibtorchWrites) {
   c10::Dict<std::string, int64_t> sizes;
   for (int64_t i = 0; i < 300; ++i)
     sizes.insert("a size with a name that is longer than others " + std::to_string(i), i << (i % 40));
-  auto values = c10::ivalue::Tuple::create(
-      {sizes, c10::List<double>({1.5, -2.0}), c10::List<bool>({true, false}), c10::IValue(), at::Device(at::kCPU),
-       c10::complex<double>(1, 2), std::numeric_limits<int64_t>::min(), std::string(5000, '(')});
+  auto values =
+      c10::ivalue::Tuple::create({sizes, c10::List<double>({1.5, -2.0}), c10::List<bool>({true, false}),
+                                  c10::IValue(), at::Device(at::kCPU), c10::complex<double>(1, 2),
+                                  std::numeric_limits<int64_t>::min(), std::string(5000, '(')});
   EXPECT_EQ(errorOf(pickleOf(values)), "");
 }
 

@@ -146,7 +146,8 @@ TEST(CutFittingBranches, SkipsBurdenThoseTheyReach) {
   EXPECT_EQ(branches.fitting(3, MemoryBudgets(3, 1)).leastBudget()->bytes, 42);
 }
 
-// As MemoryConstrainedCutter.KeepsToItsRoomAndKnowsHowMuchIsEnough, with branches, skips and weights that nodes share.
+// As MemoryConstrainedCutter.KeepsToItsRoomAndKnowsHowMuchIsEnough, with branches, skips and weights that
+// nodes share.
 TEST(CutFittingBranches, KeepToTheirRoomAndAreNearTheLeast) {
   int asked = 0, best = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {

@@ -109,8 +109,8 @@ TEST(MemoryConstrainedCutter, LeavesRoomForWhatIsBesideWeightsInFewCuts) {
 TEST(MemoryConstrainedCutter, GivesEachRankWhatItHasRoomFor) {
   const Chain chain(std::vector<int64_t>(8, 10), std::vector<int64_t>(8, 5));
   // Even parts are of four.
-  for (const MemoryBudgets &budgets :
-       {MemoryBudgets{25, 65}, MemoryBudgets{25, std::nullopt}, MemoryBudgets{65, 25}, MemoryBudgets{std::nullopt, 25}}) {
+  for (const MemoryBudgets &budgets : {MemoryBudgets{25, 65}, MemoryBudgets{25, std::nullopt},
+                                       MemoryBudgets{65, 25}, MemoryBudgets{std::nullopt, 25}}) {
     const auto fitted = chain.fit(2, budgets);
     ASSERT_TRUE(fitted);
     EXPECT_EQ(llvm::count(fitted->stageOf, budgets.front() == 25 ? 0u : 1u), 2);

@@ -83,7 +83,8 @@ TEST(Place, SendsAtThePaceOfTheSlowestPosition) {
 TEST(Place, CollectsAtThePaceOfTheSlowestLink) {
   Machine machine = Machine::cpu(4);
   auto seconds = [&](uint32_t first, uint32_t count, uint32_t ranks) {
-    return DeviceGroup::of(machine, first, count, ranks).collectives.seconds(CollectiveKind::AllReduce, 1e6, ranks);
+    return DeviceGroup::of(machine, first, count, ranks)
+        .collectives.seconds(CollectiveKind::AllReduce, 1e6, ranks);
   };
   const double usual = seconds(0, 2, 2);
   const Link slow{1, 1e3}, fast{0, 1e15};

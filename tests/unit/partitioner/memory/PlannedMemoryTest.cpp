@@ -1,5 +1,5 @@
-// Random functions, split at random over tensor-parallel ranks and cut into stages: what is said of a cut before the
-// split is what the rank that holds most is predicted to hold.
+// Random functions, split at random over tensor-parallel ranks and cut into stages: what is said of a cut
+// before the split is what the rank that holds most is predicted to hold.
 #include "partitioner/memory/PlannedMemory.h"
 #include "mlir/Parser/Parser.h"
 #include "partitioner/memory/SpecializeRank.h"

@@ -202,8 +202,8 @@ TEST(PipelineSearch, RemembersForOtherMemory) {
 TEST(StageStarts, AreTheFirstNodesOfModules) {
   auto module = parseModule(layers(kEqual));
   ASSERT_TRUE(module);
-  const ModelGraph model =
-      buildModelGraph(*module->getOps<mlir::func::FuncOp>().begin(), DeviceGroup::of(Machine::cpu(1), 0, 1, 1), 2);
+  const ModelGraph model = buildModelGraph(*module->getOps<mlir::func::FuncOp>().begin(),
+                                           DeviceGroup::of(Machine::cpu(1), 0, 1, 1), 2);
   auto starts = stageStartsOf(model, {"5", "0", "2", "5"});
   ASSERT_TRUE(bool(starts));
   // In order, once each; the model begins with 0 anyway.

@@ -1,8 +1,8 @@
 //===- store.h - The base of c10d's GlooStore --------------------*- C++ -*-===//
 //
 // What c10d's ProcessGroupGloo.hpp overrides, as Gloo declares it. Neither the torch wheel nor a package that
-// fits it has Gloo's headers. Nothing here is defined: the compiled code is libtorch's. A test checks that our
-// libraries contain no code of these classes (tests/check_gloo_symbols.py).
+// fits it has Gloo's headers. Nothing here is defined: the compiled code is libtorch's. A test checks that
+// our libraries contain no code of these classes (tests/check_gloo_symbols.py).
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_COMM_PROCESS_GLOO_RENDEZVOUS_STORE_H
@@ -27,7 +27,8 @@ public:
   virtual void wait(const std::vector<std::string> &keys, const std::chrono::milliseconds &timeout) = 0;
   virtual bool has_v2_support() = 0;
   virtual std::vector<std::vector<char>> multi_get(const std::vector<std::string> &keys) = 0;
-  virtual void multi_set(const std::vector<std::string> &keys, const std::vector<std::vector<char>> &values) = 0;
+  virtual void multi_set(const std::vector<std::string> &keys,
+                         const std::vector<std::vector<char>> &values) = 0;
   virtual void append(const std::string &key, const std::vector<char> &value) = 0;
   virtual int64_t add(const std::string &key, int64_t value) = 0;
 };
