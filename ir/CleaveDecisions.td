@@ -16,7 +16,7 @@ class DecisionAttr<string name, string attrMnemonic> : CleaveAttr<name, attrMnem
   let genVerifyDecl = 1;
 }
 
-/// Numbers that print with as many digits as give the same numbers again; a `DenseF64ArrayAttr` itself prints seven.
+/// Doubles whose text gives the same doubles again; the printer of `DenseF64ArrayAttr` keeps seven digits.
 def ExactNumbers : AttrOrTypeParameter<"::mlir::DenseF64ArrayAttr", ""> {
   let parser = "::cleave::parseExactNumbers($_parser)";
   let printer = "::cleave::printExactNumbers($_printer, $_self)";

@@ -8,7 +8,7 @@
 
 namespace cleave::plan {
 
-/// The bytes of plan.fb (PlanFile.h) for a valid plan. Equal plans give equal bytes.
+/// Serializes a valid plan to the contents of plan.fb (layout: PlanFile.h). Equal plans give equal bytes.
 std::vector<uint8_t> encode(const Plan &plan);
 
 } // namespace cleave::plan

@@ -1,7 +1,7 @@
 //===- PlanHeader.h - The first 64 bytes of plan.fb -------------*- C++ -*-===//
 //
-// Their offsets, for PlanFile.cpp, which reads them, and EncodePlan.cpp, which writes them. PlanFile.h draws
-// them.
+// Offsets of the header's fields in bytes. EncodePlan.cpp writes the header, PlanFile.cpp checks it, and
+// PlanFile.h shows its layout.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_PLANHEADER_H

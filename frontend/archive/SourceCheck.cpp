@@ -6,8 +6,7 @@
 
 namespace cleave {
 
-/// Whether an expression may end with such a token, so that a bracket behind it opens a subscript and no
-/// list.
+/// True if an expression can end with this token: a `[` after it opens a subscript, not a list.
 static bool endsExpression(int kind) {
   using namespace torch::jit;
   return llvm::is_contained({int(TK_IDENT), int(TK_NUMBER), int(TK_STRINGLITERAL), int(TK_NONE), int(TK_TRUE),
@@ -26,7 +25,7 @@ llvm::Error checkSource(const std::string &code) {
             llvm::Twine(1 + llvm::StringRef(code).take_front(lexer.cur().range.start()).count('\n')) +
             " has an empty subscript");
   } catch (const std::exception &) {
-    // No code: libtorch's own reading says where.
+    // Not TorchScript: libtorch reports it when it compiles the source.
   }
   return llvm::Error::success();
 }

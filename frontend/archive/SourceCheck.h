@@ -11,9 +11,9 @@
 
 namespace cleave {
 
-/// libtorch takes the first index of a subscript without looking whether there is one, and writes through
-/// what it finds. Refuses code with an empty subscript, `x[]`. What else may be wrong is left to libtorch,
-/// which says so.
+/// Refuses TorchScript source that has an empty subscript, `x[]`: libtorch's compiler reads the first index
+/// without checking that there is one, and then writes to an invalid address. libtorch reports other errors
+/// itself.
 llvm::Error checkSource(const std::string &code);
 
 } // namespace cleave

@@ -1,7 +1,7 @@
 //===- Fuzz.h - What the fuzz targets share ---------------------*- C++ -*-===//
 //
-// A target is a program that links libFuzzer and defines `seeds` and `test`. libFuzzer calls `test` with what
-// it makes of the seeds; a case that crashes, takes longer than a second of CPU time (five with sanitizers)
+// A target is a program that links libFuzzer and defines `seeds` and `test`. libFuzzer mutates the seeds and
+// calls `test` with each result. A case that crashes, takes more than 1 s of CPU time (5 s with sanitizers)
 // or breaks a promise is written to a file, and `fuzzPlan FILE` runs it again.
 //
 //===----------------------------------------------------------------------===//
@@ -31,11 +31,11 @@ void promise(bool holds, const llvm::Twine &what);
 /// quoted words in `message` do not distinguish outcomes.
 void noteOutcome(llvm::StringRef message);
 
-/// Runs `work(bytes)` in a child process with bounded memory and time, and breaks a promise where that
-/// crashes. `noteOutcome` works in it. Gives what `work` gives, which has to be the same function in every
-/// call: a child runs some hundred cases, one after another, since `fork` takes longer than most of them.
+/// Runs `work(bytes)` in a child process with bounded memory and time; a crash breaks a promise.
+/// `noteOutcome` works in the child. Returns what `work` returns. `work` must be the same function in every
+/// call: a child runs many cases, since `fork` takes longer than most of them.
 bool inChild(llvm::ArrayRef<uint8_t> bytes, bool (*work)(llvm::ArrayRef<uint8_t>));
-/// In it: ends it, as if `work` had given this.
+/// In the child: ends it as if `work` had returned `isUseful`.
 [[noreturn]] void endChild(bool isUseful);
 
 /// Random bytes of a mutation; equal for equal seeds.

@@ -57,7 +57,7 @@ static void checkParses(StringRef text, MLIRContext &context) {
   });
 }
 
-/// Thousands of operators: children inherit what they need not make.
+/// Made once, before the first fork, since it registers thousands of operators.
 static MLIRContext &sharedContext() {
   static const DialectRegistry registry = [] {
     DialectRegistry all;

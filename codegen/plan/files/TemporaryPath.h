@@ -36,7 +36,7 @@ void removeTemporaries();
 /// Error text: `cannot write 'path': No space left on device; …`.
 llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
 
-/// Makes a directory and its missing parents. Fails as `cannotWrite` says.
+/// Creates a directory and its missing parents. The error is that of `cannotWrite`.
 llvm::Error makeFolders(llvm::StringRef path);
 
 /// The absolute path of a name, with symbolic links followed and no slash at its end. Fails on a dangling

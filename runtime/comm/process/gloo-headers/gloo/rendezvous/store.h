@@ -1,7 +1,7 @@
 //===- store.h - The base of c10d's GlooStore --------------------*- C++ -*-===//
 //
-// What c10d's ProcessGroupGloo.hpp overrides, as Gloo declares it. Neither the torch wheel nor a package that
-// fits it has Gloo's headers. Nothing here is defined: the compiled code is libtorch's. A test checks that
+// What c10d's ProcessGroupGloo.hpp overrides, as Gloo declares it. The torch wheel has no headers of Gloo,
+// and Debian's are of another version. Nothing here is defined: the compiled code is libtorch's. A test checks that
 // our libraries contain no code of these classes (tests/check_gloo_symbols.py).
 //
 //===----------------------------------------------------------------------===//
