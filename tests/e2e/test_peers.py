@@ -118,7 +118,7 @@ def test_errors_that_nobody_reads(plans, victim, blow, status):
         assert run.running[0].wait(timeout=60) == status
 
 
-# Where rank 1 gets no more threads after so many.
+# No more threads after so many.
 FEW_THREADS = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -133,6 +133,13 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(v
 """
 
 
+def wait_until_looking(run):
+    """Until a rank looks for the store of a rank 0 that has not started. It goes on looking."""
+    with socket.create_server(("127.0.0.1", run.port)) as listener:
+        listener.settimeout(60)
+        listener.accept()[0].close()
+
+
 # While it joins the others, connects with them, loads, and begins to answer them.
 @pytest.mark.parametrize("threads", [3, 5, 8, 10])
 @pytest.mark.parametrize("short", [0, 1])
@@ -141,10 +148,13 @@ def test_a_rank_that_gets_no_threads(short, threads, plans, tmp_path):
     plan, inputs = plans("pp=2")
     library = tmp_path / "few.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=FEW_THREADS, text=True, check=True)
-    own = {rank: ({"LD_PRELOAD": str(library), "THREADS": str(threads)} if rank == short else {}, ()) for rank in range(2)}
-    with Processes(2, plan, "--inputs", inputs, own=own) as run:
-        messages = watch_end(run, run.started, [0, 1], 60).messages
-    for message in messages.values():
+    own = {short: ({"LD_PRELOAD": str(library), "THREADS": str(threads)}, ())}
+    with Processes(2, plan, "--inputs", inputs, ranks=[1 - short]) as run:
+        # A rank that comes after the short one has ended hears nothing of it.
+        (wait_until_looking if short == 0 else wait_until_joining)(run)
+        with Processes(2, plan, "--inputs", inputs, ranks=[short], own=own, environment=at_port(run.port)) as other:
+            messages = ended_alone(run, 1 - short), ended_alone(other, short)
+    for message in messages:
         assert re.match(rf"rank {short}: (no connections with all of them: )?cannot start a thread; ", message), messages
 
 
