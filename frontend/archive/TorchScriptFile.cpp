@@ -15,6 +15,7 @@
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/runtime/print_handler.h>
 #include <torch/csrc/jit/serialization/import_source.h>
+#include <vector>
 
 namespace cleave {
 
@@ -102,6 +103,10 @@ static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> 
                                      llvm::ArrayRef<ZipRecord> records,
                                      const std::shared_ptr<plan::MappedFile> &mapping) {
   auto unit = std::make_shared<torch::jit::CompilationUnit>();
+  // Threads that a model starts while it is opened go on in its functions, also when opening it fails.
+  static std::vector<std::shared_ptr<torch::jit::CompilationUnit>> &begun =
+      *new std::vector<std::shared_ptr<torch::jit::CompilationUnit>>;
+  begun.push_back(unit);
   auto constants = std::make_shared<std::vector<at::IValue>>();
   torch::jit::SourceImporter importer(
       unit, constants.get(),
@@ -119,6 +124,7 @@ static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> 
   for (const torch::jit::Module &submodule : module.modules())
     for (const auto &method : submodule.get_methods())
       method.graph();
+  begun.pop_back();
   return module;
 }
 

@@ -67,7 +67,41 @@ static void removeTree(int parent, const char *name, int depth) {
   unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/// Threads that create a temporary at this moment. No thread begins to once `isClosed`.
+static std::atomic<int> making{0};
+static std::atomic<bool> isClosed{false};
+static thread_local int makingHere = 0;
+
+namespace {
+/// While it lives, this thread creates a temporary. Never returns when the process is about to end.
+struct Making {
+  Making() {
+    ++makingHere;
+    ++making;
+    if (isClosed) {
+      --making;
+      for (;;)
+        pause();
+    }
+  }
+  ~Making() {
+    --making;
+    --makingHere;
+  }
+};
+} // namespace
+
+/// Waits for what other threads create: a signal stops one thread alone. A file system that hangs is not
+/// waited for.
+static void closeMaking() {
+  constexpr timespec kLook = {0, 1'000'000};
+  isClosed = true;
+  for (int looks = 0; looks < 1000 && making > makingHere; ++looks)
+    nanosleep(&kLook, nullptr);
+}
+
 void removeTemporaries() {
+  closeMaking();
   for (Slot &slot : slots)
     if (slot.state.load() == Armed)
       removeTree(AT_FDCWD, slot.path, 0);
@@ -189,6 +223,7 @@ llvm::Expected<std::string> makeTemporary(StringRef finalPath, llvm::function_re
     if (!arm(path))
       return llvm::createStringError("cannot write '" + finalPath + "': its path is too long, or " +
                                      llvm::Twine(kSlots) + " outputs are being written already");
+    Making now;
     int error = make(path.c_str());
     if (error == 0)
       return path.str().str();

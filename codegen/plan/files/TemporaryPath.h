@@ -30,7 +30,8 @@ void keepTemporary(llvm::StringRef path);
 void removeTemporary(llvm::StringRef path);
 
 /// Removes all unfinished outputs of this process, as signals do, and of the process that makes outputs for
-/// it (OutputBroker::finishOwn). For exits that run no destructors. Safe in signal handlers.
+/// it (OutputBroker::finishOwn). For exits that run no destructors: no thread can make an output any more,
+/// `makeTemporary` does not return. Safe in signal handlers.
 void removeTemporaries();
 
 /// Error text: `cannot write 'path': No space left on device; …`.

@@ -1,5 +1,6 @@
 //===- Supervisor.cpp - Supervises work on untrusted files ----------------===//
 #include "tools/cleave/process/Supervisor.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "codegen/plan/text/ErrorLines.h"
 #include "codegen/plan/text/Printable.h"
 #include "runtime/operators/Operators.h"
@@ -71,7 +72,7 @@ static void announceAndDie(int signal) {
   for (size_t i = 0; i < std::size(kSignals); ++i)
     if (kSignals[i] == signal)
       sayLast(lines[i]);
-  plan::OutputBroker::finishOwn();
+  plan::removeTemporaries();
   std::signal(signal, SIG_DFL);
   raise(signal);
 }

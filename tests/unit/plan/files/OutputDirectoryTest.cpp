@@ -4,6 +4,8 @@
 #include "codegen/plan/files/TemporaryPath.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/Support/FileSystem.h"
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fcntl.h>
 #include <functional>
@@ -14,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -190,6 +193,37 @@ TEST(OutputDirectory, IsRemovedBySignals) {
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal);
     EXPECT_EQ(folder.names(), Names{});
   }
+}
+
+// A signal stops one thread; here another one makes its file while the first removes a large folder.
+TEST(OutputDirectory, LeavesNothingThatAnotherThreadWasMaking) {
+  TestFolder folder;
+  const int status = runInChild([&] {
+    std::atomic<bool> isRegistered = false, isFilled = false;
+    std::string large;
+    auto makeLate = [&](const char *path) {
+      isRegistered = true;
+      while (!isFilled)
+        std::this_thread::yield();
+      // Until the removal begins, which had better wait for this.
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+      for (int i = 0;
+           llvm::sys::fs::exists(large + std::to_string(i)) && std::chrono::steady_clock::now() < end;)
+        i = (i + 1) % 50;
+      return close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0600)) == 0 ? 0 : errno;
+    };
+    std::thread([&] { (void)makeTemporary(folder.at("late"), makeLate); }).detach();
+    while (!isRegistered)
+      std::this_thread::yield();
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+    large = output.path() + "/";
+    for (int i = 0; i < 5000; ++i)
+      writeFile(large + std::to_string(i), "x");
+    isFilled = true;
+    raise(SIGINT);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+  EXPECT_EQ(folder.names(), Names{});
 }
 
 TEST(OutputDirectory, RemovesWhatAKilledProcessLeft) {
