@@ -53,8 +53,12 @@ static void checkDims(int64_t dims) {
   TORCH_CHECK(dims <= kMaxDims, "found ", dims, " dimensions, expected at most ", kMaxDims);
 }
 
-/// roll(self, shifts, dims) calls itself for each shift.
-static void checkShifts(ArrayRef<IValue> arguments) { checkDims(int64_t(arguments[1].toIntVector().size())); }
+/// roll(self, shifts, dims) calls itself for each shift, and fft_fftshift(self, dims) and its inverse call
+/// it.
+static void checkShifts(ArrayRef<IValue> arguments) {
+  if (arguments[1].isIntList())
+    checkDims(int64_t(arguments[1].toIntVector().size()));
+}
 
 /// meshgrid(tensors, …) and cartesian_prod(tensors) make as many dimensions as there are tensors.
 static void checkGrid(ArrayRef<IValue> arguments) { checkDims(int64_t(arguments[0].toListRef().size())); }
@@ -110,6 +114,8 @@ ArgumentCheck shapeCheckOf(llvm::StringRef name) {
                                                         {"aten::as_strided_scatter", checkStrided},
                                                         {"aten::cartesian_prod", checkGrid},
                                                         {"aten::combinations", checkCombinations},
+                                                        {"aten::fft_fftshift", checkShifts},
+                                                        {"aten::fft_ifftshift", checkShifts},
                                                         {"aten::linalg_lstsq", checkFinite},
                                                         {"aten::histc", checkBins},
                                                         {"aten::meshgrid", checkGrid},

@@ -102,11 +102,19 @@ TEST_F(HostileShapesTest, JoinsNothingThatHasNoDimensions) {
       HasSubstr("found a tensor without dimensions"));
 }
 
-TEST_F(HostileShapesTest, RollsAlongFewDimensions) {
+struct ShiftTest : HostileShapesTest, testing::WithParamInterface<const char *> {};
+
+TEST_P(ShiftTest, ShiftsAlongFewDimensions) {
   const uint32_t many = stage.constant(integers(std::vector<int64_t>(200'000, 0)));
-  EXPECT_THAT(failure(stage.call("aten::roll", {stage.input(0), many, many})),
+  std::vector<uint32_t> arguments = {stage.input(0), many};
+  if (llvm::StringRef(GetParam()) == "aten::roll")
+    arguments.push_back(many);
+  EXPECT_THAT(failure(stage.call(GetParam(), arguments)),
               HasSubstr("found 200000 dimensions, expected at most 64"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Operators, ShiftTest,
+                         testing::Values("aten::roll", "aten::fft_fftshift", "aten::fft_ifftshift"));
 
 TEST_F(HostileShapesTest, MakesTensorsOfFewDimensions) {
   const uint32_t many = stage.constant(integers(std::vector<int64_t>(65, 1)));
