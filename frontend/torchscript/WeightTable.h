@@ -3,6 +3,7 @@
 #define CLEAVE_FRONTEND_TORCHSCRIPT_WEIGHTTABLE_H
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ public:
 
   /// Name of another weight that shares memory with weight `name`; empty if there is none.
   std::string sharingMemory(llvm::StringRef name) const;
+
+  /// Fails if the weights would take far more bytes in a plan than they have in memory, as views that repeat
+  /// elements do.
+  llvm::Error checkSize() const;
 
   /// Null if there is no such name; aliases are not names.
   const Entry *find(llvm::StringRef name) const;

@@ -12,6 +12,8 @@ using c10::IValue;
 
 /// Smaller values are not counted: their number is bounded by the plan's slots.
 static constexpr int64_t kSmall = 4096;
+/// Dimensions whose sizes and strides a tensor holds in itself.
+static constexpr int64_t kInlineDims = 5;
 /// Bytes of a dict's entry besides its key and value.
 static constexpr int64_t kEntryBytes = 32;
 
@@ -55,6 +57,24 @@ static bool holdsHostValues(const c10::List<IValue> &list) {
   }
 }
 
+/// Bytes of the tensor beside its elements, which may be a view's.
+static int64_t bytesBesideElements(const at::Tensor &tensor) {
+  if (!tensor.defined())
+    return 0;
+  const int64_t dims = tensor.dim();
+  return int64_t(sizeof(c10::TensorImpl)) + (dims > kInlineDims ? 2 * dims * int64_t(sizeof(int64_t)) : 0);
+}
+
+/// Bytes of an item of a list of tensors. One operator makes items of one number of dimensions, and a list
+/// that is appended to is looked at each time.
+static int64_t bytesOfTensorItem(c10::ArrayRef<IValue> items) {
+  int64_t most = 0;
+  for (const IValue *item : {&items.front(), &items.back()})
+    if (item->isTensor())
+      most = std::max(most, bytesBesideElements(item->toTensor()));
+  return most;
+}
+
 void Walk::visit(const IValue &value, int depth) {
   TORCH_CHECK(depth < kMaxNested, "found values nested ", kMaxNested, " deep, expected fewer");
   if (value.isString())
@@ -65,8 +85,8 @@ void Walk::visit(const IValue &value, int depth) {
   }
   if (value.isList()) {
     // A loop that appends to a list does not visit the items that are there already.
-    if (!holdsHostValues(value.toList()))
-      return add(value.toListRef().size(), sizeof(IValue));
+    if (c10::ArrayRef<IValue> items = value.toListRef(); !holdsHostValues(value.toList()))
+      return add(items.size(), int64_t(sizeof(IValue)) + (items.empty() ? 0 : bytesOfTensorItem(items)));
     return visitItems(llvm::ArrayRef(value.toListRef().data(), value.toListRef().size()), depth);
   }
   const c10::Dict<IValue, IValue> dict = value.toGenericDict();

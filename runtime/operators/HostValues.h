@@ -13,7 +13,7 @@ namespace cleave::runtime {
 
 /// Most items of a list, tuple or dict, and most bytes of a string, that an instruction may make.
 constexpr int64_t kMaxItems = int64_t(1) << 20;
-/// Most bytes that one value may take beside its tensors.
+/// Most bytes that one value may take beside the elements of its tensors.
 constexpr int64_t kMaxHostBytes = int64_t(256) << 20;
 /// Most dimensions of a tensor; libtorch's kernels support as many.
 constexpr int64_t kMaxDims = 64;
@@ -25,8 +25,8 @@ inline bool isHostValue(const c10::IValue &value) {
   return value.isList() || value.isTuple() || value.isString() || value.isGenericDict();
 }
 
-/// Bytes that `value` takes beside its tensors, at any depth. Shared parts count each time. Throws c10::Error
-/// where one of the limits above is exceeded.
+/// Bytes that `value` takes beside the elements of its tensors, at any depth. Shared parts count each time.
+/// Throws c10::Error where one of the limits above is exceeded.
 int64_t hostBytesOf(const c10::IValue &value);
 
 /// Counts the lists, tuples, dicts and strings in a program's slots in the account of the thread that makes

@@ -112,23 +112,41 @@ static void checkPieces(ArrayRef<IValue> arguments) {
     checkLength(arguments[1].toTensor().item().toLong());
 }
 
+/// linalg_multi_dot(tensors) makes tables of as many rows and columns as there are matrices.
+static void checkChain(ArrayRef<IValue> arguments) {
+  constexpr size_t kMost = 1000;
+  const size_t count = arguments[0].toListRef().size();
+  TORCH_CHECK(count <= kMost, "found ", count, " matrices, expected at most ", kMost);
+}
+
 ArgumentCheck listCheckOf(llvm::StringRef name, llvm::StringRef overload) {
   if (name == "aten::mul")
     return overload == "left_t" || overload == "right_" ? checkRepeatedList : nullptr;
   if (name == "aten::split" && overload == "str")
     return nullptr;
-  static const llvm::StringMap<ArgumentCheck> checks = {
-      {"aten::center", checkWidth},        {"aten::chunk", checkPieces},
-      {"aten::dsplit", checkPieces},       {"aten::expandtabs", checkTabs},
-      {"aten::format", checkTexts},        {"aten::hsplit", checkPieces},
-      {"aten::join", checkJoined},         {"aten::ljust", checkWidth},
-      {"aten::replace", checkReplacement}, {"aten::rjust", checkWidth},
-      {"aten::split", checkSplit},         {"aten::split_copy", checkSplit},
-      {"aten::str", checkTexts},           {"aten::tensor_split", checkPieces},
-      {"aten::unbind", checkUnbound},      {"aten::unbind_copy", checkUnbound},
-      {"aten::unsafe_chunk", checkPieces}, {"aten::unsafe_split", checkSplit},
-      {"aten::vsplit", checkPieces},       {"aten::zfill", checkWidth},
-      {"prim::rangelist", checkCount}};
+  static const llvm::StringMap<ArgumentCheck> checks = {{"aten::center", checkWidth},
+                                                        {"aten::chain_matmul", checkChain},
+                                                        {"aten::linalg_multi_dot", checkChain},
+                                                        {"aten::chunk", checkPieces},
+                                                        {"aten::dsplit", checkPieces},
+                                                        {"aten::expandtabs", checkTabs},
+                                                        {"aten::format", checkTexts},
+                                                        {"aten::hsplit", checkPieces},
+                                                        {"aten::join", checkJoined},
+                                                        {"aten::ljust", checkWidth},
+                                                        {"aten::replace", checkReplacement},
+                                                        {"aten::rjust", checkWidth},
+                                                        {"aten::split", checkSplit},
+                                                        {"aten::split_copy", checkSplit},
+                                                        {"aten::str", checkTexts},
+                                                        {"aten::tensor_split", checkPieces},
+                                                        {"aten::unbind", checkUnbound},
+                                                        {"aten::unbind_copy", checkUnbound},
+                                                        {"aten::unsafe_chunk", checkPieces},
+                                                        {"aten::unsafe_split", checkSplit},
+                                                        {"aten::vsplit", checkPieces},
+                                                        {"aten::zfill", checkWidth},
+                                                        {"prim::rangelist", checkCount}};
   return checks.lookup(name);
 }
 

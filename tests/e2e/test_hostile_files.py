@@ -161,6 +161,26 @@ def test_a_tensor_larger_than_its_record(compiler, writes, size):
     assert refused(compiler.folder, *arguments).endswith("a tensor reaches past the end of its storage")
 
 
+class Repeats(torch.nn.Module):
+    """Tensors without elements of their own: a plan of a gigabyte of a model of two kilobytes."""
+
+    def __init__(self, how):
+        super().__init__()
+        one = torch.ones(1 << 22)
+        for i in range(16):
+            self.register_buffer(f"b{i}", one.view(2, -1)[:, :-1 - i] if how == "views" else torch.ones(1).expand(1 << 24))
+
+    def forward(self, x):
+        return x + sum(buffer[..., 0].sum() for buffer in self.buffers())
+
+
+@pytest.mark.parametrize("how", ["views", "expanded"])
+def test_weights_that_repeat_their_elements(compiler, how):
+    compiler.save(torch.jit.trace(Repeats(how), torch.ones(8)), {"x": torch.ones(8)})
+    message = refused(compiler.folder, "compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan")
+    assert re.search(r"its weights are \d+ MB in memory and would be \d+ MB in a plan: 'b\d+' repeats elements, or shares", message)
+
+
 @pytest.mark.parametrize("name", [b"a", b"0\0"])
 def test_a_weight_that_is_in_no_record(compiler, name):
     """Nor in one that libtorch would find by this name: it would take the pickle's word for its size."""

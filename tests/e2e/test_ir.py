@@ -1,7 +1,7 @@
 """IR as text, which `cleave simulate` takes in place of a model: what of it cannot be."""
 
 import pytest
-from conftest import cleave, refused
+from conftest import cleave, execute, refused
 
 LINEAR = """func.func @forward(%x: tensor<2x4xf32>) -> !cleave.tensor {
   %w = cleave.param "fc.weight" {role = "parameter"} : tensor<3x4xf32>
@@ -172,3 +172,31 @@ def test_text_that_ends_the_parser(tmp_path):
     constants = "".join(f"  %{i} = cleave.constant({i} : i64) : i64\n" for i in range(8))
     text = f"func.func @uses() {{\n  return {names} : {', '.join(['i64'] * 8)}\n}}\nfunc.func @defines() {{\n{constants}  nonsense\n}}\n"
     assert refuse(tmp_path, text) == "error: model.mlir: line 13: custom op 'nonsense' is unknown (tried 'func.nonsense' as well)"
+
+
+NESTED = {"modules": "module {" * 4000 + "}" * 4000, "types": "func.func private @f(" + "tuple<" * 4000 + "i32" + ">" * 4000 + ")",
+          "arrays": "module attributes {a = " + "[" * 4000 + "]" * 4000 + "} {}"}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_text_nested_deeper_than_a_stack_is(tmp_path, name):
+    text = "// (((\n" + NESTED[name]
+    said = "model.mlir: line 2: found brackets nested more than 500 deep"
+    assert refuse(tmp_path, text).endswith(said)
+    assert execute("cleave-opt", "model.mlir", status=1, cwd=tmp_path).err == f"error: {said}\n"
+
+
+def test_control_characters(tmp_path):
+    """Messages repeat the line."""
+    text = 'func.func @forward() {\n  "a.\x1b[31mred"() : () -> ()\n  return\n}\n'
+    said = "model.mlir: line 2: found the control character 0x1b, expected text"
+    assert refuse(tmp_path, text).endswith(said)
+    assert execute("cleave-opt", "model.mlir", status=1, cwd=tmp_path).err == f"error: {said}\n"
+
+
+def test_brackets_that_do_not_nest(tmp_path):
+    """In names and comments, and what arrows have."""
+    text = LINEAR.replace('"fc.weight"', '"' + "(" * 600 + '"').replace("func.func", "// " + "(" * 600 + "\n" + "func.func", 1)
+    assert simulate(tmp_path, text)["devices"] == simulate(tmp_path, LINEAR)["devices"]
+    arrows = "".join(f"func.func private @f{i}() -> i32\n" for i in range(600))
+    assert execute("cleave-opt", "-", cwd=tmp_path, input=arrows).out.count("private") == 600

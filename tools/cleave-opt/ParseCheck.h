@@ -5,9 +5,16 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
 #include "llvm/Support/SourceMgr.h"
 
 namespace cleave {
+
+/// Fails on text that MLIR's parser is not to see: brackets nested so deep that it, which calls itself for
+/// each, has no stack left, and control characters, which its messages repeat. The error begins with the
+/// line.
+llvm::Error checkIrText(llvm::StringRef text);
 
 /// Parses `source` without verifying it, and drops the result. `refuse` gets the first error and must end the
 /// process: after an error MLIR 19's parser may write to freed memory, if a function uses a name that is

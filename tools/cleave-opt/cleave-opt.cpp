@@ -57,6 +57,10 @@ static LogicalResult run(int argc, char **argv) {
     llvm::errs() << "error: " << message << "\n";
     return failure();
   }
+  if (llvm::Error error = cleave::checkIrText(input->getBuffer())) {
+    llvm::errs() << "error: " << inputName << ": " << llvm::toString(std::move(error)) << "\n";
+    return failure();
+  }
   exitUnlessParses(*input, registry, config);
   if (failed(MlirOptMain(output->os(), std::move(input), registry, config)))
     return failure();

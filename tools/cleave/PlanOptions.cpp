@@ -39,8 +39,7 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("INPUT=ROLE");
 }
 
-/// Rejects an empty text, which a shell makes of an unset variable.
-static CLI::Validator notEmpty(const std::string &expected) {
+CLI::Validator notEmpty(const std::string &expected) {
   return CLI::Validator(
       [expected](const std::string &text) {
         return text.empty() ? "found nothing, expected " + expected : "";

@@ -17,6 +17,9 @@ void addNeeds(const CompileOptions &options, Confinement &confinement);
 /// Adds --device-memory, which fills `sizes` with one size, or with several if `takesSeveral`.
 void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool takesSeveral);
 
+/// Rejects an empty text, which a shell makes of an unset variable.
+CLI::Validator notEmpty(const std::string &expected);
+
 } // namespace cleave
 
 #endif // CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H

@@ -6,6 +6,7 @@
 #include "runtime/base/TensorFile.h"
 #include "runtime/session/Session.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/RunSandbox.h"
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/run/RankProcess.h"
@@ -231,10 +232,12 @@ static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
   command->add_option("--inputs", options.files.inputs, "The inputs by name, a safetensors file")
       ->type_name("FILE");
   command->add_option("--outputs", options.files.outputs, "Where to write the outputs, a safetensors file")
+      ->check(notEmpty("a file"))
       ->type_name("FILE");
   command
       ->add_option("--trace", options.files.trace,
                    "Where to write what each device did when, for ui.perfetto.dev")
+      ->check(notEmpty("a file"))
       ->type_name("FILE");
   command
       ->add_option("--repeat", options.repeat,

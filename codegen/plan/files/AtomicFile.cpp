@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -55,7 +56,9 @@ Expected<AtomicFile> AtomicFile::create(StringRef finalPath) {
     // Tells other processes, also in other containers, that this one is alive; some file systems have no
     // locks.
     (void)flock(file, LOCK_EX | LOCK_NB);
-    return 0;
+    // Who could read the old file can read the new one, and nobody else.
+    struct stat old;
+    return stat(final->c_str(), &old) != 0 || fchmod(file, old.st_mode & 0777) == 0 ? 0 : errno;
   };
   Expected<std::string> temporary = makeTemporary(*final, open);
   if (!temporary)

@@ -84,6 +84,23 @@ void OutputBroker::use() {
   used = this;
 }
 
+/// Time that the process may take to remove what is not finished.
+static constexpr int kLooks = 50'000;
+static constexpr timespec kLook = {0, 200'000};
+
+/// Waits for a child, and kills it if it does not end: it may have been stopped. Safe in signal handlers.
+static void awaitEnd(pid_t child) {
+  for (int looks = 0; looks < kLooks; ++looks) {
+    const pid_t ended = waitpid(child, nullptr, WNOHANG);
+    if (ended != 0 && !(ended < 0 && errno == EINTR))
+      return;
+    nanosleep(&kLook, nullptr);
+  }
+  kill(child, SIGKILL);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR)
+    ;
+}
+
 void OutputBroker::finish() {
   // Also for processes that have inherited this end, which nobody waits for.
   if (process > 0)
@@ -93,8 +110,7 @@ void OutputBroker::finish() {
   if (started == this)
     started = nullptr;
   if (const pid_t ending = process.exchange(0); ending > 0)
-    while (waitpid(ending, nullptr, 0) < 0 && errno == EINTR)
-      ;
+    awaitEnd(ending);
 }
 
 void OutputBroker::finishOwn() {

@@ -114,8 +114,14 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
   if (Error error = checkReplaceable(*final, *final))
     return error;
   removeAbandoned(llvm::sys::path::parent_path(*final));
-  Expected<std::string> temporary =
-      makeTemporary(*final, [](const char *path) { return mkdir(path, 0777) == 0 ? 0 : errno; });
+  auto make = [&](const char *path) {
+    // Who could open the old folder can open the new one, and nobody else; this process can.
+    struct stat old;
+    const bool isThere = stat(final->c_str(), &old) == 0 && S_ISDIR(old.st_mode);
+    return mkdir(path, 0777) == 0 && (!isThere || chmod(path, (old.st_mode & 0777) | S_IRWXU) == 0) ? 0
+                                                                                                    : errno;
+  };
+  Expected<std::string> temporary = makeTemporary(*final, make);
   if (!temporary)
     return temporary.takeError();
   return OutputDirectory(std::move(*temporary), std::move(*final), /*isLent=*/false);

@@ -244,6 +244,8 @@ llvm::Error cannotWrite(StringRef path, int errorNumber) {
     remedy = "; free some space, or write to another disk";
   else if (errorNumber == EFBIG)
     remedy = "; raise the limit on the size of files (ulimit -f), or write to another disk";
+  else if (errorNumber == ENAMETOOLONG)
+    remedy = "; give a shorter name";
   else if (errorNumber == ENOENT && !llvm::sys::fs::exists(llvm::sys::path::parent_path(path)))
     remedy = "; make its folder first";
   else if (errorNumber == ENOENT || errorNumber == ENOTDIR || errorNumber == EACCES || errorNumber == EPERM ||

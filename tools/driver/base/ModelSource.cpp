@@ -176,6 +176,8 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
                                    ": cannot be read: " + plan::describeInputError(text.getError()) +
                                    "; give IR, as --emit-ir writes it");
   tell(options, "importing " + options.model);
+  if (Error error = checkIrText((*text)->getBuffer()))
+    return llvm::createStringError(options.model + ": " + llvm::toString(std::move(error)));
   if (options.endUnparsed)
     checkText((*text)->getBuffer(), options, context);
   DiagnosticCollector diagnostics(context);

@@ -7,6 +7,7 @@
 #include "tests/unit/plan/PlanBuilder.h"
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
@@ -219,6 +220,17 @@ TEST(OutputBroker, KeepsNoDescriptorsThatNobodyAskedFor) {
   EXPECT_EQ(next, message.descriptor + 1);
   for (int file : {next, message.descriptor, ends[0], ends[1]})
     close(file);
+}
+
+/// It is killed in the end, so that nobody waits for it for ever.
+TEST(OutputBroker, EndsThoughItWasStopped) {
+  TestFolder folder;
+  auto broker = startBroker({"", "", {folder.at("trace.json")}});
+  pid_t child = 0;
+  ASSERT_TRUE(std::ifstream("/proc/self/task/" + std::to_string(gettid()) + "/children") >> child);
+  kill(child, SIGSTOP);
+  broker->finish();
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
 /// A launcher that stops a command signals all of its group, and the files are to be removed after that.

@@ -226,6 +226,27 @@ TEST(OutputDirectory, LeavesNothingThatAnotherThreadWasMaking) {
   EXPECT_EQ(folder.names(), Names{});
 }
 
+static mode_t modeOf(const std::string &path) {
+  struct stat facts;
+  return stat(path.c_str(), &facts) == 0 ? facts.st_mode & 0777 : 0;
+}
+
+TEST(OutputDirectory, IsAsPrivateAsWhatItReplaces) {
+  TestFolder folder;
+  llvm::sys::fs::create_directory(folder.at("a.plan"));
+  writeFile(folder.at("a.plan/plan.fb"), kOldPlan);
+  chmod(folder.at("a.plan").c_str(), 0700);
+  OutputDirectory output = startOutput(folder.at("a.plan"));
+  EXPECT_EQ(modeOf(output.path()), 0700u);
+  EXPECT_EQ(messageOf(output.commit()), "");
+  EXPECT_EQ(modeOf(folder.at("a.plan")), 0700u);
+
+  writeFile(folder.at("file"), "old");
+  chmod(folder.at("file").c_str(), 0600);
+  EXPECT_EQ(messageOf(writeFileAtomically(folder.at("file"), "new")), "");
+  EXPECT_EQ(modeOf(folder.at("file")), 0600u);
+}
+
 TEST(OutputDirectory, RemovesWhatAKilledProcessLeft) {
   TestFolder folder;
   runInChild([&] {

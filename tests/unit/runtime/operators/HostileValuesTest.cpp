@@ -83,6 +83,26 @@ TEST_F(HostileValuesTest, ListsCountAsMemory) {
   EXPECT_THAT(failure(), StartsWith("rank 0 (stage 0): aten::mul.left_t: cpu:0: 8000000 bytes wanted, "));
 }
 
+// Views have no elements of their own, and sizes for each of their dimensions.
+TEST_F(HostileValuesTest, ViewsInListsCountAsMemory) {
+  std::vector<int64_t> sizes(64, 1);
+  sizes[0] = 100'000;
+  const uint32_t zeros =
+      stage.call("aten::expand", {stage.weight("one", at::ones({1})), stage.constant(integers(sizes)),
+                                  stage.constant(boolean(false))});
+  stage.call("aten::unbind.int", {zeros, stage.constant(integer(0))});
+  writer.plan->memory_limits = {16 << 20};
+  EXPECT_THAT(failure(), StartsWith("rank 0 (stage 0): aten::unbind.int: cpu:0: "));
+}
+
+// The tables of the chain's products have a million entries.
+TEST_F(HostileValuesTest, ChainsAreShort) {
+  const uint32_t one = stage.weight("one", at::ones({1, 1}));
+  const uint32_t chain = stage.list("Tensor", Slots(1001, one));
+  stage.call("aten::linalg_multi_dot", {chain});
+  EXPECT_THAT(failure(), HasSubstr("found 1001 matrices, expected at most 1000"));
+}
+
 // One after the other.
 TEST_F(HostileValuesTest, ListsThatAreGoneCountNoMore) {
   const uint32_t two = stage.constant(integers({1, 2})), many = stage.constant(integer(250'000));
