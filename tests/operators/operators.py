@@ -80,12 +80,17 @@ def environment(capability):
     return {**os.environ, **one, "ATEN_CPU_CAPABILITY": capability, "ONEDNN_MAX_CPU_ISA": CAPABILITIES[capability]}
 
 
+def commit_now():
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
+
+
 class Evidence:
     """What came of the calls so far, by operator; kept in a file that grows, so that stopping loses little."""
 
     def __init__(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / "evidence.txt"
+        self.commits = []
         self.rounds = collections.defaultdict(dict)
         self.examples, self.found = collections.defaultdict(list), collections.defaultdict(list)
         if self.file.exists():
@@ -95,7 +100,9 @@ class Evidence:
         name = None
         for line in text.splitlines():
             mark, _, rest = line.partition(" ")
-            if mark == "!":
+            if mark == "#":
+                self.commits.append(rest)
+            elif mark == "!":
                 self.examples[name].append(rest)
             elif mark == "+":
                 self.found[name].append(rest)
@@ -107,7 +114,8 @@ class Evidence:
     def add(self, capability, number, text):
         lines = [line if line[:2] in ("! ", "+ ") else f"@{capability}/{number} {line}" for line in text.splitlines()]
         lines = [line for line in lines if line[0] in "!+" or "results=" in line]
-        text = "\n".join(lines) + "\n"
+        commit = commit_now()
+        text = "\n".join(([] if self.commits[-1:] == [commit] else [f"# {commit}"]) + lines) + "\n"
         with self.file.open("a") as out:
             out.write(text)
         self.read(text)
@@ -170,7 +178,7 @@ def is_listed(evidence, name):
     return evidence.is_harmless(name) and sum(total.values()) >= LEAST_CALLS and results >= LEAST_RESULTS
 
 
-def write_list(evidence, names, commit):
+def write_list(evidence, names):
     listed = [name for name in sorted(names) if is_listed(evidence, name)]
     LIST.write_text("".join(f'"{name}",\n' for name in listed))
     calls = sum(sum(evidence.total(name).values()) for name in listed)
@@ -184,7 +192,7 @@ def write_list(evidence, names, commit):
     PAGE.write_text(f"""# Operators that a plan may call
 
 A plan may call {len(listed)} of {len(names)} candidates, chosen by fuzzing: {calls:,} calls of the listed operators, with libtorch's CPU kernels, at
-commit {commit}. `make operators` makes the calls and writes this page and `codegen/plan/AllowedOperators.inc`.
+{"commits" if len(set(evidence.commits)) > 1 else "commit"} {" and ".join(dict.fromkeys(evidence.commits))}. `make operators` makes the calls and writes this page and `codegen/plan/AllowedOperators.inc`.
 
 Each call mutates one that gives a result: sizes, strides, dtypes and contents of tensors, numbers, lists and strings
 ([how](../tests/operators/Mutator.cpp)). It is made with its tensors directly before and directly after 1 GiB of memory that traps, with default,
@@ -230,10 +238,9 @@ def main():
             wanted = [name for name in called if evidence.is_harmless(name) and not is_listed(evidence, name)]
             run_round(evidence, options.program, wanted, seeds, capability, number, options.jobs)
     if not options.only:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
         SEEDS.write_text(seeds.read_text())
         write_harmful(evidence)
-        write_list(evidence, names, commit)
+        write_list(evidence, names)
 
 
 main()
