@@ -44,7 +44,6 @@ struct DirectoryEntry {
 static constexpr size_t kSlots = 32;
 static Slot slots[kSlots];
 static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-static struct sigaction previousActions[std::size(kSignals)];
 static constexpr int kMaxDepth = 8;
 
 /// Removes a file or a directory. Safe in signal handlers, unlike opendir.
@@ -109,24 +108,18 @@ void removeTemporaries() {
 }
 
 static void removeAllAndDie(int signal) {
-  int savedErrno = errno;
   removeTemporaries();
-  for (size_t i = 0; i < std::size(kSignals); ++i)
-    if (kSignals[i] == signal)
-      sigaction(signal, &previousActions[i], nullptr);
-  errno = savedErrno;
-  raise(signal); // Delivered as the previous action when this handler returns.
+  std::signal(signal, SIG_DFL);
+  raise(signal); // Delivered when this handler returns.
 }
 
 static void installHandlers() {
-  for (size_t i = 0; i < std::size(kSignals); ++i) {
-    sigaction(kSignals[i], nullptr, &previousActions[i]);
-    if (previousActions[i].sa_handler == SIG_IGN)
-      continue; // nohup wants the work to go on.
-    struct sigaction action = {};
-    action.sa_handler = removeAllAndDie;
-    sigemptyset(&action.sa_mask);
-    sigaction(kSignals[i], &action, nullptr);
+  for (int signal : kSignals) {
+    struct sigaction action;
+    sigaction(signal, nullptr, &action);
+    // nohup wants the work to go on, and so may a handler of the program's own.
+    if (action.sa_handler == SIG_DFL)
+      std::signal(signal, removeAllAndDie);
   }
 }
 

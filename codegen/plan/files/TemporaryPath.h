@@ -10,7 +10,8 @@
 namespace cleave::plan {
 
 /// Picks a free name beside `finalPath` and creates it with `make`, which returns 0 or an errno. From then
-/// on, SIGINT, SIGTERM and SIGHUP remove the file or directory.
+/// on, SIGINT, SIGTERM and SIGHUP remove the file or directory, unless the program ignores or handles them: a
+/// handler that ends it calls removeTemporaries.
 llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
                                           llvm::function_ref<int(const char *path)> make);
 

@@ -231,6 +231,18 @@ static mode_t modeOf(const std::string &path) {
   return stat(path.c_str(), &facts) == 0 ? facts.st_mode & 0777 : 0;
 }
 
+TEST(OutputDirectory, IsKeptByAHandlerThatGoesOn) {
+  TestFolder folder;
+  const int status = runInChild([&] {
+    signal(SIGINT, [](int) {});
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+    raise(SIGINT);
+    _exit(messageOf(output.commit()).empty() ? 0 : 1);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(folder.names(), Names{"a.plan"});
+}
+
 TEST(OutputDirectory, IsAsPrivateAsWhatItReplaces) {
   TestFolder folder;
   llvm::sys::fs::create_directory(folder.at("a.plan"));
