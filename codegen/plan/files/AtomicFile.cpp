@@ -56,9 +56,12 @@ Expected<AtomicFile> AtomicFile::create(StringRef finalPath) {
     // Tells other processes, also in other containers, that this one is alive; some file systems have no
     // locks.
     (void)flock(file, LOCK_EX | LOCK_NB);
-    // Who could read the old file can read the new one, and nobody else.
+    // Who could read the old file can read the new one, and nobody else; some file systems have no
+    // permissions.
     struct stat old;
-    return stat(final->c_str(), &old) != 0 || fchmod(file, old.st_mode & 0777) == 0 ? 0 : errno;
+    if (stat(final->c_str(), &old) == 0)
+      (void)fchmod(file, old.st_mode & 0777);
+    return 0;
   };
   Expected<std::string> temporary = makeTemporary(*final, open);
   if (!temporary)

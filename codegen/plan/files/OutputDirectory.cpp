@@ -115,11 +115,13 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
     return error;
   removeAbandoned(llvm::sys::path::parent_path(*final));
   auto make = [&](const char *path) {
+    if (mkdir(path, 0777) != 0)
+      return errno;
     // Who could open the old folder can open the new one, and nobody else; this process can.
     struct stat old;
-    const bool isThere = stat(final->c_str(), &old) == 0 && S_ISDIR(old.st_mode);
-    return mkdir(path, 0777) == 0 && (!isThere || chmod(path, (old.st_mode & 0777) | S_IRWXU) == 0) ? 0
-                                                                                                    : errno;
+    if (stat(final->c_str(), &old) == 0 && S_ISDIR(old.st_mode))
+      (void)chmod(path, (old.st_mode & 0777) | S_IRWXU);
+    return 0;
   };
   Expected<std::string> temporary = makeTemporary(*final, make);
   if (!temporary)
