@@ -15,7 +15,7 @@ namespace {
 class Resolver {
 public:
   explicit Resolver(func::FuncOp function) : block(function.getBody().front()), propagation(function) {
-    for (const SplittableCall &call : propagation.getCalls())
+    for (const AnalyzedCall &call : propagation.getCalls())
       calls[call.op] = &call;
   }
 
@@ -43,13 +43,13 @@ private:
                                         (isa<ListOp>(op) && llvm::all_of(op->getUsers(), isCall)));
   }
 
-  void visitCall(const SplittableCall &call) {
+  void visitCall(const AnalyzedCall &call) {
     SmallVector<ShardingAttr> operands, wanted;
     for (TensorRef tensor : call.operands)
       operands.push_back(shardingOf(tensor));
     for (TensorRef tensor : call.results)
       wanted.push_back(shardingOf(tensor));
-    CallSplit split = splitOf(propagation, call, operands, wanted);
+    CallSharding split = callShardingOf(propagation, call, operands, wanted);
     for (auto [use, has, needs] : llvm::zip(call.uses, operands, split.operands))
       if (has != needs)
         use->set(reshard(use->get(), needs));
@@ -91,7 +91,7 @@ private:
 
   Block &block;
   ShardingPropagation propagation;
-  DenseMap<Operation *, const SplittableCall *> calls;
+  DenseMap<Operation *, const AnalyzedCall *> calls;
   DenseMap<std::pair<Value, Attribute>, Value> made;
 };
 
@@ -100,7 +100,7 @@ struct InsertReshards : impl::InsertReshardsBase<InsertReshards> {
     func::FuncOp function = getOperation();
     if (failed(checkShardings(function)))
       return signalPassFailure();
-    if (tensorRanksOf(function) < 2)
+    if (tensorParallelSizeOf(function) < 2)
       return;
     shareNoLists(function);
     Resolver(function).run();

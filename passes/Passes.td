@@ -56,9 +56,10 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
     Needs types, and constants as `number` of their `cleave.param`. An idiom is rewritten if only its result is used
     elsewhere; a pattern does not match across a boundary that is kept. Types of new intermediate results are left to infer-types.
 
-    `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. In a program after partition-spmd,
-    whose types are those of tensor-parallel rank 0, idioms that depend on shapes must not be rewritten. Norms are
-    rewritten only there, since the fused operator would need a sharded width whole.
+    `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. After partition-spmd, types
+    are those of tensor-parallel rank 0, so idioms that depend on shapes must not be rewritten then. With tensor parallelism,
+    RMS norms are the only idiom rewritten at that point, and not before: fused earlier, the operator would need a sharded
+    width gathered.
   }];
   let options = [ListOption<"only", "only", "std::string", "only these idioms; all if empty">];
   let dependentDialects = ["::cleave::CleaveDialect"];
@@ -158,8 +159,8 @@ def PartitionSpmd : Pass<"partition-spmd", "::mlir::func::FuncOp"> {
   }];
 }
 
-def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
-  let summary = "merges all-reduces, and makes reduce-scatters of those of which each rank uses a part";
+def OptimizeCollectives : Pass<"optimize-collectives", "::mlir::func::FuncOp"> {
+  let summary = "merges all-reduces, and turns an all-reduce whose result each rank slices into a reduce-scatter";
   let description = [{
     ```mlir
     %a = spmd.all_reduce(%0) : …
@@ -169,21 +170,21 @@ def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
     %2 = aten.add.Tensor(%0, %1, %one) : …
     %c = spmd.all_reduce(%2) : …
     ```
-    All-reduces move behind views and additions to meet others. An all-reduce of which each rank takes a part becomes
-    `spmd.reduce_scatter`.
+    All-reduces are sunk below views and additions, so that two of them can be merged. An all-reduce whose result each rank
+    slices becomes `spmd.reduce_scatter`.
   }];
 }
 
 def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
   let summary = "marks every operation with its pipeline stage";
   let description = [{
-    Runs the stage cutter and writes the stage of each operation as attribute `cleave.stage`. Operations without it are
+    Runs the stage cutter and writes the stage of each operation as attribute `cleave.stage_index`. Operations without it are
     cloned into every stage that uses them: parameters, constants, and computations too cheap to send.
     ```mlir
-    %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
+    %y = aten.linear(%x, %w, %b) {cleave.stage_index = 1 : i64} : …
     ```
-    Pipeline rank r is on the machine's device r; with t tensor-parallel and d data-parallel ranks, on the d·t devices from
-    r·d·t on: a pipeline rank is all ranks with one pp coordinate. An operation costs its time on the slowest of these. If
+    A *pipeline rank* is the set of all ranks with one pp coordinate. With t tensor-parallel and d data-parallel ranks,
+    pipeline rank r has the machine's devices r·d·t to (r + 1)·d·t − 1. An operation costs its time on the slowest of these. If
     the machine says how much memory devices have, the weights of a stage fit its device.
 
     The function gets the cutter's report, `cleave.cut`:
@@ -194,7 +195,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     | `recv_bytes` | bytes that each stage receives |
     | `bound` | lower bound of the slowest stage's seconds over all contiguous cuts |
     | `proof` | whether the cut is proven optimal, or why not |
-    | `weight_limits` | half-open range [a, b) of the weight limit of a device, in bytes, for which the cut is the same |
+    | `weight_limit_range` | half-open range [a, b) of the weight limit of a device, in bytes, for which the cut is the same |
     | `bottleneck` | one operation that alone makes balance impossible; left out if there is none |
   }];
   let options = [
@@ -249,8 +250,8 @@ def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
   let summary = "moves the operations of each stage into a cleave.stage";
   let description = [{
     ```mlir
-    %h = aten.relu(%x) {cleave.stage = 0 : i64} : …
-    %y = aten.tanh(%h) {cleave.stage = 1 : i64} : …
+    %h = aten.relu(%x) {cleave.stage_index = 0 : i64} : …
+    %y = aten.tanh(%h) {cleave.stage_index = 1 : i64} : …
     // becomes
     %h = cleave.stage 0(%x) : (…) -> … { ^bb0(%a: …): … cleave.yield %0 : … }
     %y = cleave.stage 1(%h) : (…) -> … { ^bb0(%a: …): … cleave.yield %0 : … }

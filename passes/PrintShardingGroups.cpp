@@ -39,8 +39,8 @@ struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> 
   static std::string firstHalf(const ShardAssignment &assignment, const ShardingGroup &found) {
     std::string text;
     size_t begin = 0, size = assignment.labels.size();
-    auto isThere = [&](int32_t label) { return label < found.count / 2; };
-    auto isFirst = [&](size_t i) { return i < size && found.isWhere(assignment.labels[i], isThere); };
+    auto hasLabel = [&](int32_t label) { return label < found.count / 2; };
+    auto isFirst = [&](size_t i) { return i < size && found.isOnRank(assignment.labels[i], hasLabel); };
     for (size_t i = 0; i <= size; ++i) {
       if (isFirst(i) && (i == 0 || !isFirst(i - 1)))
         begin = i;
@@ -57,14 +57,14 @@ struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> 
 
   static void print(ParamOp seed, unsigned dim, const ShardingGroup &found) {
     llvm::outs() << "class of " << seed.getName() << " dim " << dim << ": " << found.count << " parts, "
-                 << found.tensors.size() << " tensors, " << found.sums.size() << " sums, "
+                 << found.tensors.size() << " tensors, " << found.partialSums.size() << " sums, "
                  << found.gathers.size() << " gathers, " << found.reshards.size() << " reshards, "
                  << found.outputs.size() << " outputs\n";
     for (auto &[tensor, assignment] : found.tensors)
       if (auto param = tensor.value.getDefiningOp<ParamOp>())
         llvm::outs() << "  weight " << param.getName() << " dim " << assignment.dim << ", first half"
                      << firstHalf(assignment, found) << "\n";
-    for (OpResult sum : found.sums)
+    for (OpResult sum : found.partialSums)
       llvm::outs() << "  sum " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner()) << "\n";
     for (OpOperand *use : found.addOnce)
       print("add once", *use);

@@ -37,9 +37,9 @@ struct Protection {
 Protection enter(const Rights &rights);
 
 /// Refuses io_uring to this process, for libraries that would make a ring and still use it in the sandbox, as
-/// libuv under libtorch's store does: without one, they take other calls. Call it before the libraries are
-/// used. A failure is ignored.
-void refuseRings();
+/// libuv under libtorch's store does: without io_uring, they use other calls. Call it before the libraries
+/// are used. A failure is ignored.
+void blockIoUring();
 
 /// Of this process: what `enter` returned, nothing before.
 const Protection &current();

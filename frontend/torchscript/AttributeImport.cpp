@@ -1,7 +1,7 @@
 //===- AttributeImport.cpp - Attributes of modules to IR ------------------===//
 #include "frontend/torchscript/TorchScriptImporter.h"
 #include "frontend/torchscript/TypeConversion.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include <sstream>
 #include <torch/csrc/jit/ir/ir.h>
 

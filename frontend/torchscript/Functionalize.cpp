@@ -86,7 +86,7 @@ LogicalResult Functionalizer::visitRegion(Region &region) {
 /// True if it is a normalisation in training mode, or may be.
 static bool updatesStatistics(OperatorOp op) {
   Value statistics = op.getArgument("running_mean");
-  Value training = op.getArgument(semanticsOf(op.getName()).writesStatistics);
+  Value training = op.getArgument(semanticsOf(op.getName()).statisticsFlag);
   BoolAttr isTraining;
   return statistics && training && !isa<NoneType>(statistics.getType()) &&
          !(matchPattern(training, m_Constant(&isTraining)) && !isTraining.getValue());
@@ -213,7 +213,7 @@ Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) 
 /// The list of parts `operands` with `value` in place of `part`. Null unless they cover one base.
 static Value listWith(UnpackOp unpack, ArrayRef<Value> operands, Value part, Value value, OpBuilder &b) {
   auto maker = dyn_cast_or_null<OperatorOp>(unpack.getAggregate().getDefiningOp());
-  if (!maker || !semanticsOf(maker.getName()).viewBack)
+  if (!maker || !semanticsOf(maker.getName()).viewInverse)
     return {};
   Operation *now = b.clone(*unpack);
   now->setOperands(operands);
@@ -231,10 +231,10 @@ static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor
   if (!call)
     return isa<BoundaryOp>(view) ? value : Value();
   const OpSemantics &semantics = semanticsOf(call.getName());
-  if (semantics.viewBack) {
+  if (semantics.viewInverse) {
     Operation *onBase = b.clone(*view);
     onBase->setOperands(operands);
-    Value result = semantics.viewBack(OperatorOp(onBase), value, b);
+    Value result = semantics.viewInverse(OperatorOp(onBase), value, b);
     if (onBase->use_empty())
       onBase->erase();
     return result;
@@ -263,7 +263,7 @@ LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value
     made[tensor] = {value, *operands};
     return success();
   }
-  if (auto unpack = dyn_cast<UnpackOp>(view); unpack && areOwnParts(unpack, writer)) {
+  if (auto unpack = dyn_cast<UnpackOp>(view); unpack && unpacksUnaliasedPieces(unpack, writer)) {
     made[tensor] = {value, *operands};
     return success();
   }

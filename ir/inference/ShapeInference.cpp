@@ -2,7 +2,7 @@
 #include "ir/inference/ShapeInference.h"
 #include "ir/ExampleShapes.h"
 #include "ir/inference/DimFitter.h"
-#include "ir/inference/Sampler.h"
+#include "ir/inference/MetaInterpreter.h"
 #include "ir/inference/SizeSearch.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Builders.h"
@@ -18,7 +18,8 @@ namespace {
 /// Fits expressions to the values observed at all samples.
 class Generalizer {
 public:
-  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<Sampler> &samples, InferredValues &result)
+  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<MetaInterpreter> &samples,
+              InferredValues &result)
       : context(context), fitter(fitter), samples(samples), result(result) {}
 
   void visit(Value value);
@@ -59,7 +60,7 @@ private:
 
   MLIRContext *context;
   DimFitter &fitter;
-  std::vector<Sampler> &samples;
+  std::vector<MetaInterpreter> &samples;
   InferredValues &result;
   Value current;
 };
@@ -141,7 +142,7 @@ static bool isAlwaysRun(Operation *op) {
 }
 
 /// The call in the block at which the model certainly fails, whatever the data; null if it may succeed.
-static Operation *findCertainFailure(Block &block, const Sampler &traced) {
+static Operation *findCertainFailure(Block &block, const MetaInterpreter &traced) {
   for (Operation &op : block) {
     auto failed = traced.failures.find(&op);
     auto call = dyn_cast<OperatorOp>(op);
@@ -163,7 +164,7 @@ static Operation *findCertainFailure(Block &block, const Sampler &traced) {
 }
 
 /// Fails if an operator refuses the example inputs.
-static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) {
+static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &traced) {
   WalkResult walk = function.walk([&](Operation *op) {
     auto failed = traced.failures.find(op);
     if (failed == traced.failures.end() || !failed->second.isRefusal ||
@@ -196,7 +197,7 @@ struct Samples {
       : fitter(sizes, limits) {
     runs.reserve(fitter.samples().size());
     for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
-      runs.emplace_back(point, /*seesStorages=*/runs.empty()).run(function);
+      runs.emplace_back(point, /*tracksStorages=*/runs.empty()).run(function);
   }
 
   /// Runs the function at points that distinguish the candidate expressions; false if there are no such
@@ -204,14 +205,14 @@ struct Samples {
   bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
     size_t before = fitter.samples().size();
     for (const std::vector<int64_t> &observed : unresolved)
-      fitter.addSamples(fitter.tellingPoints(observed));
+      fitter.addSamples(fitter.distinguishingSamples(observed));
     for (auto &point : ArrayRef(fitter.samples()).drop_front(before))
       runs.emplace_back(point).run(function);
     return fitter.samples().size() > before;
   }
 
   DimFitter fitter;
-  std::vector<Sampler> runs;
+  std::vector<MetaInterpreter> runs;
 };
 
 /// An operator that works at the example sizes but not at others.
@@ -224,9 +225,9 @@ struct FixedPlace {
 
 static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples &samples) {
   std::optional<FixedPlace> found;
-  auto mustRun = ArrayRef(samples.runs).take_front(samples.fitter.mustRun());
+  auto requiredSamples = ArrayRef(samples.runs).take_front(samples.fitter.requiredSamples());
   function.walk([&](Operation *op) {
-    for (auto [i, run] : llvm::enumerate(mustRun))
+    for (auto [i, run] : llvm::enumerate(requiredSamples))
       if (auto failed = run.failures.find(op);
           failed != run.failures.end() && !samples.runs.front().failures.count(op)) {
         found = FixedPlace{op, failed->second.reason, samples.fitter.samples()[i]};
@@ -264,7 +265,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
   SizeSearch search(function, sizes, samples->runs.front());
   auto place = findFixed(function, *samples);
   if (!place) {
-    if (!search.runsAsTraced(samples->runs[samples->fitter.smallest()]))
+    if (!search.runsAsAtExampleSizes(samples->runs[samples->fitter.smallestEdge()]))
       search.findMin(limits);
     return samples;
   }
@@ -291,7 +292,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
 }
 
 /// Numbers storages in program order.
-static void collectStorages(func::FuncOp function, const Sampler &sample, InferredValues &result) {
+static void collectStorages(func::FuncOp function, const MetaInterpreter &sample, InferredValues &result) {
   DenseMap<const void *, unsigned> ids;
   auto add = [&](Value value, const at::Tensor &tensor) {
     if (!tensor.defined() || !tensor.has_storage())
@@ -361,7 +362,7 @@ static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced)
   if (failed(samples))
     return failure();
   generalize(function, **samples, result);
-  const Sampler &traced = (*samples)->runs.front();
+  const MetaInterpreter &traced = (*samples)->runs.front();
   collectStorages(function, traced, result);
   function.walk([&](Operation *op) {
     if (auto failed = traced.failures.find(op); failed != traced.failures.end())

@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace cleave {
 
-bool SizeSearch::runsAsTraced(const Sampler &run) const {
+bool SizeSearch::runsAsAtExampleSizes(const MetaInterpreter &run) const {
   return llvm::all_of(run.failures, [&](auto &failed) { return traced.failures.count(failed.first); });
 }
 
@@ -16,9 +16,9 @@ bool SizeSearch::runsAt(StringRef name, int64_t size) const {
   for (auto &[other, traced] : sizes)
     point[other] = traced;
   point[name] = size;
-  Sampler run(point);
+  MetaInterpreter run(point);
   run.run(function);
-  return runsAsTraced(run);
+  return runsAsAtExampleSizes(run);
 }
 
 /// Bisects between `fails` and `runs`, which are a multiple of `step` apart; the size nearest to `fails` at

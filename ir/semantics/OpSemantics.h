@@ -10,10 +10,10 @@
 
 #include "ir/ExampleShapes.h"
 #include "ir/OperatorDialect.h"
-#include "ir/semantics/DimensionRule.h"
 #include "ir/semantics/IndexMap.h"
 #include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/ListChange.h"
+#include "ir/semantics/OpShardingRule.h"
 #include "ir/semantics/PermutationRole.h"
 
 namespace cleave {
@@ -26,14 +26,14 @@ inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 enum class SavedForBackward {
   Operands,       ///< all tensor operands
   Nothing,        ///< nothing but sizes
-  Passes,         ///< nothing; gradients pass unchanged, summed over broadcast dimensions
+  PassThrough,    ///< nothing; gradients pass unchanged, summed over broadcast dimensions
   First,          ///< the first operand
   Result,         ///< the result
   FirstAndResult, ///< both
-  Factors,        ///< each factor, for the gradients of the other factors
+  Multiplicands,  ///< each multiplicand, for the gradients of the others
   Attention,      ///< operands and result of an attention
   Integers,       ///< operands without gradients: indices, masks
-  Positions,      ///< results without gradients: indices of maxima
+  IndexResults,   ///< results without gradients: indices of maxima
   NoGradient,     ///< results have no gradients
 };
 
@@ -58,11 +58,11 @@ struct OpSemantics {
   /// The result may be the first operand itself, although the schema does not say so.
   bool mayReturnOperand = false;
   /// The results are pieces of the first operand; they cover it and do not overlap.
-  bool givesPieces = false;
+  bool splitsOperand = false;
   /// Argument that, if true, makes the operator write the running statistics among its operands, although the
   /// schema does not say so.
-  llvm::StringLiteral writesStatistics = "";
-  /// For writesStatistics: an operator that takes all operands but the last, and returns the new running mean
+  llvm::StringLiteral statisticsFlag = "";
+  /// For statisticsFlag: an operator that takes all operands but the last, and returns the new running mean
   /// and variance as results 3 and 4. Empty: none.
   llvm::StringLiteral functionalForm = "";
   /// For an operator that writes its first operand although its schema does not say so: the operator whose
@@ -72,7 +72,7 @@ struct OpSemantics {
   ResultDType resultDType = ResultDType::Promoted;
   /// The result is contiguous, whatever the strides of the first operand. Not reshape, which is a view if
   /// possible.
-  bool takesAnyLayout = false;
+  bool givesContiguous = false;
   /// A view that permutes the dimensions.
   bool permutes = false;
   /// The result has the values of its operand in the dtype that the call names; it shares the operand's
@@ -82,24 +82,25 @@ struct OpSemantics {
   /// Sums accumulate in float32 and are rounded to that dtype. Such an operator has `flops`.
   bool isContraction = false;
   /// Along its Reduce factors, the result is the sum of the results for parts of the operands, with
-  /// addedArgument added once.
-  bool sumsParts = false;
-  /// For an operator with sumsParts: each part is weighted by its share of the elements averaged.
+  /// addend added once.
+  bool isSumOverReduceFactors = false;
+  /// For an operator with isSumOverReduceFactors: each part is weighted by its share of the elements
+  /// averaged.
   bool isMean = false;
   /// Tensor argument of a contraction that may have a wider dtype than the others.
-  llvm::StringLiteral wideArgument = "";
+  llvm::StringLiteral widerArgument = "";
   /// Tensor argument that is added to a contraction: a bias or, if it is no weight, perhaps a mask.
-  llvm::StringLiteral addedArgument = "";
-  /// Argument that scales addedArgument.
-  llvm::StringLiteral addedScale = "";
+  llvm::StringLiteral addend = "";
+  /// Argument that scales addend.
+  llvm::StringLiteral addendScale = "";
   /// Each element of the result depends only on scalar arguments and on the operands' elements at its
   /// position, after broadcasting.
   bool isElementwise = false;
   /// Argument s where the result is the first operand plus s times the second: linear in both.
-  llvm::StringLiteral sumScale = "";
+  llvm::StringLiteral alpha = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold. If
   /// it has no meta kernel, it may be tried on zeros.
-  bool hasTypesOfOperands = false;
+  bool hasStaticResultTypes = false;
   /// The result holds uninitialised memory.
   bool isUninitialized = false;
   /// Reads no more elements of its first operand than it writes: lookups and gathers.
@@ -119,16 +120,16 @@ struct OpSemantics {
   llvm::StringLiteral groups = "";
   /// For a call whose result is 0, 1, …, n - 1 (arange(n) with start 0 and step 1): the operand n; null for
   /// other calls.
-  mlir::Value (*countsTo)(OperatorOp op) = nullptr;
+  mlir::Value (*arangeEnd)(OperatorOp op) = nullptr;
   /// Role in a token permutation (see partitioner/sharding/TokenPermutation.h).
   PermutationRole permutationRole = PermutationRole::None;
-  /// For PermutationRole::Count: number of integers, from 0 on, that each have a bin of their own; nothing
-  /// for other bins.
-  std::optional<int64_t> (*countedNumbers)(OperatorOp op) = nullptr;
+  /// For PermutationRole::Histogram: number of integers, from 0 on, that each have a bin of their own;
+  /// nothing for other bins.
+  std::optional<int64_t> (*integerBins)(OperatorOp op) = nullptr;
   /// The last result holds indices of dimension `dim` of the first operand.
   bool givesPositions = false;
-  /// For a random operator: argument for which 0 makes it deterministic.
-  llvm::StringLiteral chance = "";
+  /// For a random operator: the argument with the drop probability; at 0 the operator is deterministic.
+  llvm::StringLiteral dropProbability = "";
   /// Works only on sizes and scalars.
   bool isScalar = false;
   /// Prepacks weights into a form that only other operators can read.
@@ -147,18 +148,18 @@ struct OpSemantics {
   int64_t (*savedBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// The collective that it is.
   std::optional<CollectiveKind> collective = std::nullopt;
-  /// Bytes of workspace besides the results, on so many threads of a CPU; null: none.
+  /// Bytes of workspace besides the results, on `threads` threads of a CPU; null: none.
   int64_t (*workspaceBytes)(OperatorOp op, const ExampleShapes &shapes, int64_t threads) = nullptr;
-  /// Sharding rule; null or nothing: every operand is needed whole. Call dimensionRuleOf.
-  std::optional<DimensionRule> (*dimensions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// Sharding rule; null or nothing: every operand is needed whole. Call opShardingRuleOf.
+  std::optional<OpShardingRule> (*shardingRule)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
-  /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewBack.
+  /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
   llvm::StringLiteral scatter = "";
   /// For a view or a list of views that covers its whole base: makes the base's new value from the view's.
-  mlir::Value (*viewBack)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
+  mlir::Value (*viewInverse)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
 };
 
 /// The entry of an operator, by IR name with or without overload; an entry with isKnown = false if there is
@@ -166,7 +167,7 @@ struct OpSemantics {
 const OpSemantics &semanticsOf(llvm::StringRef irName);
 
 /// The sharding rule of one call; nothing if every operand is needed whole.
-std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes &shapes);
+std::optional<OpShardingRule> opShardingRuleOf(OperatorOp op, const ExampleShapes &shapes);
 
 /// The index map of one call; nothing if it is not known.
 std::optional<IndexMap> indexMapOf(OperatorOp op, const ExampleShapes &shapes);

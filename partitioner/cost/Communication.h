@@ -15,8 +15,8 @@ public:
   Communication(const ShardingPropagation &function, unsigned ranks, const CollectiveCosts &costs)
       : function(function), ranks(ranks), costs(costs) {}
 
-  double gatherSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllGather, tensor); }
-  double sumSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllReduce, tensor); }
+  double allGatherSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllGather, tensor); }
+  double allReduceSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllReduce, tensor); }
   /// Seconds of all collectives that the sharding group needs.
   double secondsOf(const ShardingGroup &found) const;
 
@@ -30,14 +30,14 @@ private:
   CollectiveCosts costs;
 };
 
-/// Lower bound of the communication of all plans that shard given weights.
+/// Lower bound of the communication of all shardings that shard the given weights.
 ///
 /// Every sharded value needs a collective sooner or later on its path from a weight: an all-reduce or
 /// all-gather of its sharding group, or the all-gather at which the group ends early. From each dimension of
-/// each weight, the bound follows one path up to the first collective that every plan needs there; a plan
-/// pays for at least one collective of the path. The cost of a collective is divided among all weights whose
-/// paths meet it, in proportion to their bytes, and each weight pays the smallest share on its paths. So the
-/// weights of a sharding group never pay more in total than the group needs.
+/// each weight, the bound follows one path up to the first collective that every sharding needs there; a
+/// sharding pays for at least one collective of the path. The cost of a collective is divided among all
+/// weights whose paths meet it, in proportion to their bytes, and each weight pays the smallest share on its
+/// paths. So the weights of a sharding group never pay more in total than the group needs.
 class CommunicationBound {
 public:
   /// \param function, cost  must outlive the object.
@@ -46,7 +46,7 @@ public:
 
   /// Records a path from each of `weights`, which the sharding group shards.
   void add(const ShardingGroup &found, llvm::ArrayRef<TensorRef> weights);
-  double leastSeconds(llvm::ArrayRef<TensorRef> split) const;
+  double secondsLowerBound(llvm::ArrayRef<TensorRef> split) const;
 
 private:
   /// A value, and 1 for its all-reduce or 0 for its all-gather.

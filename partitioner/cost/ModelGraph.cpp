@@ -52,7 +52,7 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
 double callSeconds(const Kernel &kernel, const DeviceGroup &group) {
   double most = 0;
   for (const DeviceSpec &device : group.devices)
-    most = std::max(most, device.operatorSeconds + kernelSeconds(kernel, device));
+    most = std::max(most, device.dispatchSeconds + kernelSeconds(kernel, device));
   return most;
 }
 
@@ -60,7 +60,7 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   auto call = dyn_cast<OperatorOp>(op);
   if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
-  double seconds = group.operatorSeconds();
+  double seconds = group.dispatchSeconds();
   // Control flow costs what its regions do, once.
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
@@ -73,7 +73,7 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
     return callSeconds(
         {call, workOf(op, shapes), semantics.product ? semantics.product(call, shapes) : std::nullopt},
         group);
-  const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
+  const unsigned ranks = tensorParallelSizeOf(op->getParentOfType<func::FuncOp>());
   // In an all-to-all, a rank never has the whole tensor, neither before nor afterwards.
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
                        (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);

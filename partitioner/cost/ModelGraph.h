@@ -46,7 +46,7 @@ public:
   /// \param kinds  the kinds of device groups that operations are priced on.
   ModelGraphs(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds);
   ~ModelGraphs();
-  /// The graph for so many stages; it lives as long as this object.
+  /// The graph for this number of stages; it lives as long as this object.
   const ModelGraph &of(uint32_t stages);
   struct Costs;
 

@@ -55,7 +55,7 @@ struct TrainingStageCost {
   /// gathered.
   int64_t bufferBytes = 0;
   /// `weightBytes` by item of the module list, in the order of the forward pass.
-  std::vector<int64_t> itemBytes = {};
+  std::vector<int64_t> layerBytes = {};
   /// `gradientBytes` by bucket, in the order of the backward pass. A bucket is full at 25 MB, as in PyTorch's
   /// DDP (Li et al. 2020).
   std::vector<GradientBucket> buckets = {};
@@ -104,20 +104,20 @@ private:
   };
 
   void findSplit();
-  void findSumsOfGradients();
+  void findGradientAllReduces();
   void findBlocks();
   void findCores();
 
   double shareOf(mlir::Operation *op) const;
   bool isWhole(mlir::Value value) const {
-    return ranks > 1 && flow.isOfRequest(value) && !split.contains(value);
+    return ranks > 1 && flow.dependsOnInputs(value) && !split.contains(value);
   }
   int64_t heldBytes(mlir::Value storage) const;
   std::optional<Segment> segmentOf(mlir::Operation *op) const;
   double allReduceSeconds(int64_t bytes) const;
   double forwardSeconds(mlir::Operation *op) const;
   double exchangeSeconds(mlir::Operation *op) const;
-  double sumSeconds(mlir::Operation *op) const;
+  double gradientAddSeconds(mlir::Operation *op) const;
   Seconds secondsOf(mlir::Operation *op) const;
   void hold(mlir::Operation *op, Holdings &holdings) const;
   void holdEntering(mlir::Operation *op, Holdings &holdings) const;
@@ -134,10 +134,10 @@ private:
   /// Values that differ between the ranks of a tensor-parallel group.
   llvm::DenseSet<mlir::Value> split;
   /// By the first operation that reads them: storages whose gradients the ranks all-reduce.
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> owed;
-  /// `again`: operations that the backward pass repeats. `dropped`: those whose results are not saved before
-  /// it.
-  llvm::DenseMap<mlir::Operation *, Segment> again, dropped;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> gradientAllReduces;
+  /// `recomputed`: operations that the backward pass repeats. `notSaved`: those whose results are not saved
+  /// before it.
+  llvm::DenseMap<mlir::Operation *, Segment> recomputed, notSaved;
 };
 
 } // namespace cleave

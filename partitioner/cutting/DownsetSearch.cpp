@@ -11,7 +11,7 @@ static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Work of a few milliseconds between polls of CancellationScope.
 static constexpr uint64_t kBetweenQuestions = 1 << 18;
 
-SharedWork::SharedWork(const GroupGraph &graph) {
+NormalizedWork::NormalizedWork(const GroupGraph &graph) {
   std::vector<double> totals(graph.kinds());
   for (const GroupGraph::Group &group : graph.groups)
     for (uint32_t kind = 0; kind < totals.size(); ++kind)
@@ -20,14 +20,14 @@ SharedWork::SharedWork(const GroupGraph &graph) {
     rates.push_back(total > 0 && totals.front() > 0 ? totals.front() / total : 1);
 }
 
-double SharedWork::of(const GroupGraph::Group &group) const {
+double NormalizedWork::of(const GroupGraph::Group &group) const {
   double work = kNever;
   for (uint32_t kind = 0; kind < rates.size(); ++kind)
     work = std::min(work, rates[kind] * group.latencyOn(kind));
   return group.isSupported ? work : 0;
 }
 
-double SharedWork::rateFrom(const DeviceRow &devices, size_t first) const {
+double NormalizedWork::rateFrom(const DeviceRow &devices, size_t first) const {
   double rate = 0;
   for (size_t rank = first; rank < devices.accelerators.size(); ++rank)
     rate += rates[devices.accelerators[rank].kind];
@@ -44,7 +44,7 @@ static double leastTime(const GroupGraph::Group &group, const DeviceRow &devices
 }
 
 double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
-  const SharedWork shared(graph);
+  const NormalizedWork shared(graph);
   double bound = 0, work = 0, cpuWork = 0, exchange = 0;
   for (const GroupGraph::Group &group : graph.groups) {
     bound = std::max(bound, leastTime(group, devices));
@@ -117,7 +117,7 @@ void DownsetSearch::collectStates(uint32_t downset) {
   for (uint32_t used = 0; used <= accelerators; ++used) {
     double leastHere = kNever;
     for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
-      const double value = least[stateOf(downset, used, cpus)];
+      const double value = bestValue[stateOf(downset, used, cpus)];
       const double leastOfFewer = devices.isPipeline ? kNever : std::min(leastHere, leastBefore[cpus]);
       leastHere = leastBefore[cpus] = std::min(value, leastOfFewer);
       if (value >= std::min(best, leastOfFewer) || remaining[downset] > capacity(used, cpus))
@@ -210,12 +210,12 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
   if (cpus > devices.cpus || (isLast && devices.isPipeline && accelerators < devices.accelerators.size()))
     return;
   const bool isSum = aim == Aim::MostEven;
-  const double value = isSum ? state.least + load * load : std::max(state.least, load);
+  const double value = isSum ? state.bestValue + load * load : std::max(state.bestValue, load);
   const size_t to = stateOf(target, accelerators, cpus);
   if (value >= best || remaining[target] > capacity(accelerators, cpus) ||
-      value * (isSum ? kRounding : 1) >= least[to])
+      value * (isSum ? kRounding : 1) >= bestValue[to])
     return;
-  least[to] = value;
+  bestValue[to] = value;
   from[to] = uint64_t(start) * 2 + isCpu;
   if (!isLast)
     return;
@@ -236,14 +236,14 @@ void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
     // Later states use more devices, so the others can do less of the work left.
     if (used >= capacities.size() || left > capacities[used])
       return;
-    const double value = isSum ? state.least + more : std::max(state.least, load);
-    if (value >= most || value * rounding >= least[first + used])
+    const double value = isSum ? state.bestValue + more : std::max(state.bestValue, load);
+    if (value >= most || value * rounding >= bestValue[first + used])
       continue;
     if (size > devices.accelerators[used - 1].sizeLimit) {
       note(devices.seen, size, /*hasRoom=*/false);
       continue;
     }
-    least[first + used] = value;
+    bestValue[first + used] = value;
     from[first + used] = uint64_t(start) * 2;
   }
 }
@@ -324,8 +324,8 @@ void DownsetSearch::walk(uint32_t start) {
   }
 }
 
-DevicesFound DownsetSearch::trace() const {
-  DevicesFound found;
+DeviceAssignment DownsetSearch::trace() const {
+  DeviceAssignment found;
   found.maxLoad = bound;
   found.deviceOf.resize(graph.groups.size());
   // Walks from the last device to the first.
@@ -355,7 +355,7 @@ DevicesFound DownsetSearch::trace() const {
   return found;
 }
 
-std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
+std::optional<DeviceAssignment> DownsetSearch::solve(Aim nextAim, double below) {
   const size_t count = devices.statesOf(lattice.size());
   spend(count);
   if (work == 0)
@@ -365,9 +365,9 @@ std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
   setBound(std::min(below, std::numeric_limits<double>::max()));
   best = aim == Aim::Fastest ? bound : kNever;
   hasFound = false;
-  least.assign(count, kNever);
+  bestValue.assign(count, kNever);
   from.assign(count, 0);
-  least[stateOf(0, 0, 0)] = 0;
+  bestValue[stateOf(0, 0, 0)] = 0;
   for (uint32_t start = 0; start + 1 < lattice.size() && work > 0; ++start) {
     collectStates(start);
     if (states.empty())
@@ -380,7 +380,7 @@ std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
   return trace();
 }
 
-std::optional<DevicesFound> DownsetSearch::run(double bound, uint64_t &workLeft, bool endsEarly) {
+std::optional<DeviceAssignment> DownsetSearch::run(double bound, uint64_t &workLeft, bool endsEarly) {
   work = workLeft;
   mayEndEarly = endsEarly;
   auto found = solve(Aim::Fastest, bound);

@@ -11,10 +11,12 @@
 
 namespace cleave {
 
-/// Devices in a row, each of which completes a downset: accelerators in this order, CPUs anywhere.
+/// A sequence of devices. The groups on the first k devices are a downset for every k. Accelerators keep this
+/// order; CPUs may stand anywhere in it.
 struct DeviceRow {
   struct Accelerator {
-    /// Limit of the sum of sizes, rounding included: sums are compared with it as they are.
+    /// Limit of the sum of sizes. The caller has already added the tolerance for rounding; sums are compared
+    /// without one.
     double sizeLimit = std::numeric_limits<double>::infinity();
     /// Load of an accelerator besides the latencies of its groups. `perReceived`, `perSent`: load added per
     /// unit of net cost received from devices before it, or sent to devices after it. `toReceive`: load added
@@ -41,9 +43,9 @@ struct DeviceRow {
 /// times latency. Any positive rates would do; these are in inverse proportion to the total latency of all
 /// groups on each kind, which is exact where kinds differ by a constant factor. For one kind, work is latency
 /// and the rate 1.
-class SharedWork {
+class NormalizedWork {
 public:
-  explicit SharedWork(const GroupGraph &graph);
+  explicit NormalizedWork(const GroupGraph &graph);
 
   /// Work of a group; 0 if no accelerator supports it.
   double of(const GroupGraph::Group &group) const;
@@ -55,7 +57,7 @@ private:
   std::vector<double> rates;
 };
 
-struct DevicesFound {
+struct DeviceAssignment {
   /// By group: index of its device in the row.
   std::vector<uint32_t> deviceOf;
   /// By device.
@@ -70,11 +72,11 @@ double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices);
 
 /// Finds the best placement among those whose devices, one after the other, complete downsets of `lattice`.
 ///
-/// least(I, a, c) is the smallest maximum load for the groups of downset I on a accelerators and c CPUs. It
-/// is the minimum over the downsets I' below I of max(least(I', a - 1, c), load(I \ I')), and the same with a
-/// CPU. From every I' the search walks up to all I above it, and updates compute, size and net costs group by
-/// group. It prunes a downset whose size exceeds the limit, whose load without further sends already reaches
-/// the best maximum, or that leaves more work than the remaining devices can do under that maximum.
+/// bestValue(I, a, c) is the smallest maximum load for the groups of downset I on a accelerators and c CPUs.
+/// It is the minimum over the downsets I' below I of max(bestValue(I', a - 1, c), load(I \ I')), and the same
+/// with a CPU. From every I' the search walks up to all I above it, and updates compute, size and net costs
+/// group by group. It prunes a downset whose size exceeds the limit, whose load without further sends already
+/// reaches the best maximum, or that leaves more work than the remaining devices can do under that maximum.
 class DownsetSearch {
 public:
   DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice);
@@ -84,7 +86,7 @@ public:
   /// \param workLeft     budget of work (SearchLimits::work), reduced by what was done; 0 if it ended the
   /// search.
   /// \param mayEndEarly  obey CancellationScope; the remaining work is then 0.
-  std::optional<DevicesFound> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
+  std::optional<DeviceAssignment> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
 
 private:
   enum class Aim { Fastest, MostEven };
@@ -103,17 +105,17 @@ private:
   /// Numbers of devices that a downset uses, and the best value for them.
   struct State {
     uint32_t accelerators, cpus;
-    double least;
+    double bestValue;
   };
 
   size_t stateOf(uint32_t downset, uint32_t accelerators, uint32_t cpus) const {
     return (size_t(downset) * (devices.accelerators.size() + 1) + accelerators) * (devices.cpus + 1) + cpus;
   }
   void spend(uint64_t amount);
-  std::optional<DevicesFound> solve(Aim aim, double below);
+  std::optional<DeviceAssignment> solve(Aim aim, double below);
   /// Sets the pruning bound and the capacities that follow from it.
   void setBound(double below);
-  /// Work that the remaining devices can do under the bound, if so many are used.
+  /// Work that the remaining devices can do under the bound, if this many are used.
   double capacity(uint32_t accelerators, uint32_t cpus) const {
     return capacities[accelerators * (devices.cpus + 1) + cpus];
   }
@@ -140,14 +142,14 @@ private:
   /// relax for a row whose next devices differ only in their limits, so that `load` is the same for all.
   void relaxAlike(uint32_t start, uint32_t target, double load);
   void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
-  DevicesFound trace() const;
+  DeviceAssignment trace() const;
 
   const GroupGraph &graph;
   const DeviceRow devices;
   const DownsetLattice &lattice;
   /// True if accelerators differ only in their limits and there are no CPUs.
   const bool isUniform;
-  const SharedWork shared;
+  const NormalizedWork shared;
   /// Most accelerator work that one second of a CPU replaces.
   double exchange = 0;
   /// By downset: work of the groups that are not in it.
@@ -160,7 +162,7 @@ private:
   /// Limits of a device's load and of a placement's value. Equal while the aim is Fastest.
   double bound = 0, best = 0;
   /// By state: its smallest value so far.
-  std::vector<double> least;
+  std::vector<double> bestValue;
   /// By state: twice the downset before its last device, plus 1 if that is a CPU.
   std::vector<uint64_t> from;
   size_t bestState = 0;
@@ -184,7 +186,7 @@ private:
 
 /// Result of a search.
 struct SearchOutcome {
-  std::optional<DevicesFound> found;
+  std::optional<DeviceAssignment> found;
   SearchEnd end = SearchEnd::Complete;
   /// 0 if there were too many to list.
   uint64_t downsets = 0;

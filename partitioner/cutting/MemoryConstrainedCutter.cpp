@@ -96,7 +96,7 @@ static std::optional<int64_t> leastOf(MemoryBudgetsRef budgets) {
 
 bool mayFit(const CutMemory &memory, const ModelGraph &model, MemoryBudgetsRef budgets) {
   const auto least = leastOf(budgets);
-  return !least || memory.least(model, budgets) <= *least;
+  return !least || memory.lowerBound(model, budgets) <= *least;
 }
 
 /// The budgets, with 0 for the ranks of the smallest budget.
@@ -116,20 +116,20 @@ static MemoryBudgets atLeast(int64_t least, MemoryBudgets budgets) {
   return budgets;
 }
 
-std::optional<MemoryConstrainedCutter::Least> MemoryConstrainedCutter::leastBudget() const {
+std::optional<MemoryConstrainedCutter::MinBudget> MemoryConstrainedCutter::minBudget() const {
   constexpr int64_t kParts = 256;
   constexpr int kMaxExact = 16;
   const MemoryBudgets others = othersBudgets();
   // The bytes held by the ranks of the smallest budget.
   auto heldBy = [&](Fitted fitted) {
     const auto most = shortageOf(memory.of(model, fitted.cut->stageOf, budgets.size()), others);
-    return Least{most ? most->bytes : 0, std::move(fitted)};
+    return MinBudget{most ? most->bytes : 0, std::move(fitted)};
   };
   Fitted fastest = fit(atLeast(kLargestBudget, others));
   if (!fastest.cut)
     return std::nullopt;
-  Least least = heldBy(std::move(fastest));
-  int64_t tooLittle = memory.least(model, others) - 1;
+  MinBudget least = heldBy(std::move(fastest));
+  int64_t tooLittle = memory.lowerBound(model, others) - 1;
   while (least.bytes - tooLittle > std::max<int64_t>(least.bytes / kParts, 1)) {
     const int64_t middle = tooLittle + (least.bytes - tooLittle) / 2;
     if (Fitted fitted = fit(atLeast(middle, others)); fitted.cut)

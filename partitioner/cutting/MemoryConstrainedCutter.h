@@ -44,7 +44,7 @@ public:
   Fitted fit() const { return fit(budgets); }
 
   /// A cut, and the bytes that the devices with the smallest budget hold under it.
-  struct Least {
+  struct MinBudget {
     int64_t bytes;
     Fitted fitted;
   };
@@ -52,9 +52,9 @@ public:
   /// their budgets. Found by bisection to a relative precision of 1/256, which assumes that every larger
   /// budget has a cut, too; then improved byte by byte, also with exact cuts, as long as a smaller one is
   /// found. Nothing if no budget is enough. The present budget of these devices is ignored.
-  std::optional<Least> leastBudget() const;
-  /// Lower bound of leastBudget's bytes that needs no cut.
-  int64_t leastBound() const { return memory.least(model, othersBudgets()); }
+  std::optional<MinBudget> minBudget() const;
+  /// Lower bound of minBudget's bytes that needs no cut.
+  int64_t budgetLowerBound() const { return memory.lowerBound(model, othersBudgets()); }
 
 private:
   Fitted fit(MemoryBudgetsRef budgets) const;

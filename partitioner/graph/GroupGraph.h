@@ -48,12 +48,12 @@ struct GroupGraph {
   uint32_t kinds() const { return groups.empty() ? 1 : 1 + groups.front().otherLatencies.size(); }
 };
 
-/// Merges groups: group g of the result is the set of groups of `nodes` that `groupOf` maps to g.
+/// Group g of the result is the union of the groups that `mergedOf` maps to g.
 ///
-/// \param nodes    only its `groups`, `successors` and `nets` are read. They may contain repeated entries in
+/// \param graph     only its `groups`, `successors` and `nets` are read. They may contain repeated entries in
 /// any order, and cycles that lie within one merged group.
-/// \param groupOf  by group of `nodes`; uses all numbers from 0 on.
-GroupGraph join(const GroupGraph &nodes, const std::vector<uint32_t> &groupOf);
+/// \param mergedOf  by group of `graph`; uses all numbers from 0 on.
+GroupGraph mergeGroups(const GroupGraph &graph, const std::vector<uint32_t> &mergedOf);
 
 } // namespace cleave
 

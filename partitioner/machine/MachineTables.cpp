@@ -18,7 +18,7 @@ namespace cleave {
 Expected<const json::Object *> asObject(const json::Value &value, StringRef where, StringRef what) {
   if (const json::Object *object = value.getAsObject())
     return object;
-  return failure("{0}: found {1}, expected an object with {2}", where, describeJson(&value), what);
+  return makeError("{0}: found {1}, expected an object with {2}", where, describeJson(&value), what);
 }
 
 Error readByName(
@@ -36,7 +36,7 @@ Error readByName(
   return Error::success();
 }
 
-//===- Reading -----------------------------------------------------------===//
+//===- Reading ------------------------------------------------------------===//
 
 static const StringRef kProductAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
 static const TableKeys kByShape = {kProductAxes, "flops_per_second"};
@@ -52,15 +52,15 @@ static Expected<std::vector<double>> readArray(const json::Value *value, const T
                                                size_t count) {
   const json::Array *array = value->getAsArray();
   if (!array || array->empty() || array->size() > kMaxRates || (count && array->size() != count))
-    return failure("{0}: found {1}, expected an array of {2} numbers", where.str(),
-                   array ? llvm::formatv("{0} values", array->size()).str() : describeJson(value),
-                   count ? std::to_string(count) : "1 to " + std::to_string(kMaxRates));
+    return makeError("{0}: found {1}, expected an array of {2} numbers", where.str(),
+                     array ? llvm::formatv("{0} values", array->size()).str() : describeJson(value),
+                     count ? std::to_string(count) : "1 to " + std::to_string(kMaxRates));
   std::vector<double> numbers;
   for (const json::Value &item : *array) {
     const std::optional<double> number = item.getAsNumber();
     if (!number || !(*number >= 1 && *number <= most))
-      return failure("{0}[{1}]: found {2}, expected a number from 1 to {3}", where.str(), numbers.size(),
-                     describeJson(&item), plan::numberText(most));
+      return makeError("{0}[{1}]: found {2}, expected a number from 1 to {3}", where.str(), numbers.size(),
+                       describeJson(&item), plan::numberText(most));
     numbers.push_back(*number);
   }
   return numbers;
@@ -76,12 +76,12 @@ Expected<RateTable> readTable(const json::Object &object, StringRef where, const
       return sizes.takeError();
     for (size_t i = 1; i < sizes->size(); ++i)
       if (!((*sizes)[i - 1] < (*sizes)[i]))
-        return failure("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
-                       plan::numberText((*sizes)[i]), plan::numberText((*sizes)[i - 1]));
+        return makeError("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
+                         plan::numberText((*sizes)[i]), plan::numberText((*sizes)[i - 1]));
     points *= sizes->size();
     if (points > kMaxRates)
-      return failure("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,
-                     kMaxRates);
+      return makeError("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,
+                       kMaxRates);
     axes.push_back(std::move(*sizes));
   }
   auto rates = readArray(object.get(keys.rate), where + "." + keys.rate, kMaxRate, points);
@@ -150,7 +150,7 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
   for (StringRef name : names) {
     const json::Value shown(name);
     if (const std::string obstacle = obstacleTo(name); !obstacle.empty())
-      return failure("{0}: found an operator {1}, {2}", where, describeJson(&shown), obstacle);
+      return makeError("{0}: found an operator {1}, {2}", where, describeJson(&shown), obstacle);
     auto table = readWholeTable(*(*object)->get(name), (where + "." + name).str(), kByBytes);
     if (!table)
       return table.takeError();
@@ -176,7 +176,7 @@ Expected<std::shared_ptr<const KernelRates>> readRates(const json::Object &objec
   return rates;
 }
 
-//===- Writing -----------------------------------------------------------===//
+//===- Writing ------------------------------------------------------------===//
 
 void writeTable(json::Object &object, const RateTable &table, const TableKeys &keys) {
   for (auto [axis, sizes] : llvm::zip(keys.axes, table.axisSizes()))

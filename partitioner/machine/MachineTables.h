@@ -7,9 +7,9 @@
 #define CLEAVE_PARTITIONER_MACHINE_MACHINETABLES_H
 
 #include "codegen/plan/text/JsonText.h"
-#include "partitioner/machine/Failure.h"
 #include "partitioner/machine/JsonFile.h"
 #include "partitioner/machine/Machine.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/ArrayRef.h"
 
 namespace cleave {
@@ -46,8 +46,8 @@ llvm::Error readNumbers(const llvm::json::Object &object, llvm::StringRef where,
     const std::optional<double> number = value->getAsNumber();
     // Written so that NaN fails.
     if (!number || !(*number >= key.least && *number <= key.most))
-      return failure("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key,
-                     describeJson(value), plan::numberText(key.least), plan::numberText(key.most));
+      return makeError("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key,
+                       describeJson(value), plan::numberText(key.least), plan::numberText(key.most));
     result.*key.member = *number;
   }
   return llvm::Error::success();

@@ -2,7 +2,7 @@
 #include "partitioner/machine/Machine.h"
 #include "partitioner/machine/MachineFile.h"
 
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -143,7 +143,7 @@ Expected<Machine> Machine::load(StringRef presetOrPath) {
     return *known;
   if (llvm::sys::fs::exists(presetOrPath))
     return readMachineFile(presetOrPath);
-  return failure(
+  return makeError(
       "machine '{0}': no such preset or file; presets are cpu:N, {1}, of which NAME:N are N devices, 1 "
       "to {2}; the nearest is {3}; give one of these, or a file as cleave profile writes it",
       presetOrPath, llvm::join(llvm::map_range(kGpuNodes, std::mem_fn(&GpuNode::name)), ", "), kMaxDevices,

@@ -17,12 +17,12 @@ struct RankMemory {
 using MemoryBudgets = std::vector<std::optional<int64_t>>;
 using MemoryBudgetsRef = llvm::ArrayRef<std::optional<int64_t>>;
 
-/// The rank that exceeds its budget most, in bytes needed; nothing if all fit.
+/// Among the ranks that exceed their budgets, the one that needs most bytes; nothing if all fit.
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, MemoryBudgetsRef budgets);
 
 /// Predicts the memory of ranks under cuts of one function, for micro-batches of one size. Stage s of a cut
-/// is on rank s mod ranks. PlannedMemory predicts it for programs. The interface is virtual because tests of
-/// MemoryConstrainedCutter use graphs with synthetic memory and no program.
+/// is on rank s mod ranks. CutMemoryPredictor predicts it for programs. The interface is virtual because
+/// tests of MemoryConstrainedCutter use graphs with synthetic memory and no program.
 class CutMemory {
 public:
   virtual ~CutMemory() = default;
@@ -30,17 +30,17 @@ public:
   virtual std::vector<RankMemory> of(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
                                      uint32_t ranks) const = 0;
   /// Candidates for the tensor-parallel rank that holds most; one of them always does.
-  virtual std::vector<uint32_t> tensorRanks() const { return {0}; }
-  /// Lower bound of the number of bytes to which all smaller budgets must be raised before any cut fits.
-  /// Nothing is proven if it does not exceed the smallest budget.
-  virtual int64_t least(const ModelGraph &model, MemoryBudgetsRef budgets) const = 0;
+  virtual std::vector<uint32_t> fullestRankCandidates() const { return {0}; }
+  /// A value b such that no cut fits unless every budget below b is raised to b. The bound is of no use if b
+  /// is not above the smallest budget.
+  virtual int64_t lowerBound(const ModelGraph &model, MemoryBudgetsRef budgets) const = 0;
 };
 
-/// By pipeline rank: upper bound of its memory. Among the tensor-parallel ranks of CutMemory::tensorRanks,
-/// the largest device counts, since a cut that does not fit there fits nowhere. Among data-parallel ranks,
-/// which hold the same, the smallest device counts.
+/// By pipeline rank: upper bound of its memory. Among the tensor-parallel ranks of
+/// CutMemory::fullestRankCandidates, the largest device counts, since a cut that does not fit there fits
+/// nowhere. Among data-parallel ranks, which hold the same, the smallest device counts.
 MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks,
-                             uint32_t tensorRanks, uint32_t dataRanks = 1);
+                             uint32_t tensorParallelSize, uint32_t dataParallelSize = 1);
 
 } // namespace cleave
 

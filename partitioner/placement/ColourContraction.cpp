@@ -20,7 +20,7 @@ public:
   void fuseCycles();
   /// Joins groups that take no time and have a single neighbour. \returns whether there were any.
   bool joinIdle();
-  GroupGraph build() const { return join(nodes, groupOf); }
+  GroupGraph build() const { return mergeGroups(nodes, groupOf); }
 
 private:
   /// Makes `groupOf[g]` the group of all nodes of g.

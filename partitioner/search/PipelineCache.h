@@ -34,8 +34,8 @@ struct CutOutcome {
   std::string failure = {};
 };
 
-struct PipelineCache::Facts {
-  explicit Facts(mlir::func::FuncOp function) : whole(function) {}
+struct PipelineCache::Entry {
+  explicit Entry(mlir::func::FuncOp function) : whole(function) {}
   /// The groups of `kinds` that equal these.
   std::vector<const DeviceGroup *> kindsOf(llvm::ArrayRef<DeviceGroup> groups);
 
@@ -49,7 +49,7 @@ struct PipelineCache::Facts {
   std::map<uint32_t, ExampleShapes> parts;
   /// By that number, recomputation (nothing for inference), and device group.
   std::map<std::tuple<uint32_t, std::optional<Recompute>, const DeviceGroup *>, OperationPrices> prices;
-  std::map<ConfigurationKey, double> leastSeconds;
+  std::map<ConfigurationKey, double> secondsLowerBound;
   /// By graph: cuts at the graph's own prices.
   std::map<const ModelGraph *, CutCache> cuts;
   /// By configuration: cuts at its prices.

@@ -15,7 +15,7 @@ public:
   llvm::Expected<PipelineForecast> forecast(const Estimate &estimate);
 
 protected:
-  llvm::Error refusal(const Configuration &configuration) const;
+  llvm::Error findObstacle(const Configuration &configuration) const;
   const PipelineDeviceGroups &deviceGroupsOf(const Configuration &configuration);
   const ModelGraph &graphOf(const Configuration &configuration);
   const CutMemory *memoryOf(const Configuration &configuration);
@@ -23,24 +23,24 @@ protected:
   std::vector<StageDevice> stagesOf(const Configuration &configuration);
   llvm::Expected<CutRequest> requestFor(const ModelGraph &model, const Configuration &configuration,
                                         const SearchLimits &limits);
-  double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
+  double secondsLowerBound(const StageGraph &graph, const Configuration &configuration) const;
   /// By stage and by rank, on one pipeline.
   struct TrainingOfCut {
     std::vector<TrainingStageCost> stages, ranks;
   };
-  llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const StageGraph &graph,
-                                          llvm::ArrayRef<uint32_t> stageOf,
-                                          const Configuration &configuration);
+  llvm::Expected<PipelineForecast> simulateCut(const ModelGraph &model, const StageGraph &graph,
+                                               llvm::ArrayRef<uint32_t> stageOf,
+                                               const Configuration &configuration);
 
   mlir::func::FuncOp function;
   const PipelineSearchRequest &request;
-  PipelineCache own;
-  PipelineCache &pipelines;
-  PipelineCache::Facts &facts;
+  PipelineCache ownCache;
+  PipelineCache &cache;
+  PipelineCache::Entry &entry;
   std::optional<BatchObstacle> obstacle;
   /// Costs of the present cut, by the number of micro-batches of all data-parallel ranks and by
   /// recomputation.
-  std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
+  std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> trainingCosts;
 
 private:
   const ExampleShapes &shapesOf(const Configuration &configuration);
@@ -50,7 +50,7 @@ private:
                                   const Configuration &configuration);
   std::vector<DataParallelGroup> groupsOf(const Configuration &configuration) const;
 
-  /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of `facts`.
+  /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of `entry`.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>>
       groups;
 };

@@ -9,10 +9,10 @@
 namespace cleave {
 
 /// Limit of the ranks of a tensor-parallel group.
-inline constexpr unsigned kMaxTensorRanks = 1024;
+inline constexpr unsigned kMaxTensorParallelSize = 1024;
 /// Attribute of a function: number of tensor-parallel ranks; absent for one.
-inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
-unsigned tensorRanksOf(mlir::Operation *function);
+inline constexpr llvm::StringLiteral kTensorParallelSizeAttr = "cleave.tp";
+unsigned tensorParallelSizeOf(mlir::Operation *function);
 
 /// By rank: its indices of a dimension or of a factor.
 using IndexSets = std::vector<llvm::BitVector>;
@@ -43,30 +43,30 @@ struct FactorSteps {
 };
 /// Nothing if the dimension does not have the factor.
 /// \param dim  the factors of the dimension, major to minor.
-std::optional<FactorSteps> stepsOf(const DimensionRule &rule, llvm::ArrayRef<unsigned> dim, unsigned factor);
+std::optional<FactorSteps> stepsOf(const OpShardingRule &rule, llvm::ArrayRef<unsigned> dim, unsigned factor);
 
-/// The factor's indices on each rank, from the dimension's; nothing if the sets cut through indices of the
-/// factor, or if indices of the factor share an index of the dimension.
+/// The factor's indices on each rank, from the dimension's; nothing if some index of the factor lies partly
+/// on one rank and partly on another, or if several indices of the factor share an index of the dimension.
 /// \param dim  the factors of the dimension, major to minor.
-std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule,
+std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const OpShardingRule &rule,
                                            llvm::ArrayRef<unsigned> dim, unsigned factor);
 /// The dimension's indices on each rank, from the factor's; the dimension must have the factor.
-IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule,
+IndexSets indexSetsOfDimension(const IndexSets &parts, const OpShardingRule &rule,
                                llvm::ArrayRef<unsigned> dim, unsigned factor);
 
 /// How the ranks divide a call.
-struct CallSplit {
+struct CallSharding {
   enum class Kind {
-    Whole,  ///< not divided: all operands are whole
-    Factor, ///< each rank computes its indices of `factor`
-    Along,  ///< each rank concatenates, slices or reorders its own indices
+    Replicated,  ///< not divided: all operands are replicated
+    Factor,      ///< each rank computes its indices of `factor`
+    IndexMapped, ///< each rank concatenates, slices or reorders its own indices
   };
-  Kind kind = Kind::Whole;
+  Kind kind = Kind::Replicated;
   unsigned factor = 0;
   /// By rank: its indices of the factor.
   IndexSets parts;
   /// True if the results are partial sums, so that an all-reduce is needed.
-  bool isSum = false;
+  bool givesPartialSums = false;
   /// Shardings of the operands that the call needs, and of the results that it gives; null for a whole
   /// tensor.
   llvm::SmallVector<ShardingAttr> operands, results;
@@ -74,8 +74,8 @@ struct CallSplit {
 
 /// \param operands  present shardings of the operands.
 /// \param wanted    wanted shardings of the results; the call may give others.
-CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,
-                  llvm::ArrayRef<ShardingAttr> operands, llvm::ArrayRef<ShardingAttr> wanted);
+CallSharding callShardingOf(const ShardingPropagation &function, const AnalyzedCall &call,
+                            llvm::ArrayRef<ShardingAttr> operands, llvm::ArrayRef<ShardingAttr> wanted);
 
 } // namespace cleave
 

@@ -94,7 +94,7 @@ void ShardingPropagation::collectItems() {
 }
 
 void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
-  Call call{op, dimensionRuleOf(op, probes), std::nullopt, flatUses(op), {}, {}};
+  Call call{op, opShardingRuleOf(op, probes), std::nullopt, flatUses(op), {}, {}};
   for (OpOperand *use : call.uses)
     call.operands.push_back(isTensorLike(use->get().getType()) ? tensorOf(use->get()) : TensorRef());
   for (Value result : op->getResults())
@@ -128,8 +128,8 @@ void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
   calls.push_back(std::move(call));
 }
 
-SmallVector<const SplittableCall *> ShardingPropagation::callsTaking(TensorRef tensor) const {
-  SmallVector<const SplittableCall *> found;
+SmallVector<const AnalyzedCall *> ShardingPropagation::callsTaking(TensorRef tensor) const {
+  SmallVector<const AnalyzedCall *> found;
   if (auto users = callsOf.find(tensor); users != callsOf.end())
     for (unsigned index : users->second)
       if (llvm::is_contained(calls[index].operands, tensor))
@@ -166,7 +166,7 @@ bool ShardingPropagation::hasNamed(const Call &call, unsigned dim) const {
 
 /// Makes factors of dimensions that are not static NeedsReplication.
 void ShardingPropagation::blockNamed(Call &call) const {
-  auto block = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+  auto block = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [index, tensor] : llvm::enumerate(side)) {
       RankedTensorType type = typeOf(tensor);
       if (!type || dims.empty())
@@ -231,7 +231,8 @@ ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int
   };
   auto staysSplit = [&](const ShardingGroup &found) {
     auto own = found.tensors.find(tensor);
-    return own != found.tensors.end() && llvm::count(own->second.labels, ShardAssignment::kWhole) * 2 <= size;
+    return own != found.tensors.end() &&
+           llvm::count(own->second.labels, ShardAssignment::kReplicated) * 2 <= size;
   };
   // Heads are usually outside of head widths, but parts of a fused weight may be outside of heads.
   ShardingPropagator::Preference alternatives{1, 1};
@@ -242,7 +243,7 @@ ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int
       alternatives.ofViews = std::max(alternatives.ofViews, flow.countAlternatives().ofViews);
       alternatives.ofOthers = std::max(alternatives.ofOthers, flow.countAlternatives().ofOthers);
       if (!found.gathers.empty())
-        if (ShardingGroup kept = flow.keepWhole(found); staysSplit(kept))
+        if (ShardingGroup kept = flow.keepReplicated(found); staysSplit(kept))
           consider(std::move(kept));
       consider(std::move(found));
       // Nothing is cheaper; trying other factors might propagate through the whole model.

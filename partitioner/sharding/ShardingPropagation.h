@@ -44,7 +44,7 @@ namespace cleave {
 /// The labels of one dimension's indices.
 struct ShardAssignment {
   /// Label of an index that every rank has.
-  static constexpr int32_t kWhole = -1;
+  static constexpr int32_t kReplicated = -1;
   unsigned dim;
   std::vector<int32_t> labels;
 };
@@ -53,16 +53,17 @@ struct ShardAssignment {
 struct ShardingGroup {
   /// Number of labels; labels 0 … count − 1 are numbered in the order of the first dimension.
   int32_t count = 0;
-  /// By label from `count` on: the labels below `count` that share its index. The index is on each rank that
-  /// has one of them.
+  /// Labels from `count` on are for indices that several labels need, such as a key/value head of several
+  /// query heads. `shared[label − count]`: the labels below `count` that need it; every rank that has one of
+  /// them has the index.
   std::vector<std::vector<int32_t>> shared;
   /// All sharded tensors, in the order in which they were reached.
   llvm::MapVector<TensorRef, ShardAssignment> tensors;
-  /// Tensors that stay whole because all labels share them.
-  std::vector<TensorRef> whole;
+  /// Tensors that stay replicated because all labels share them.
+  std::vector<TensorRef> replicated;
   /// Results that are partial sums; each needs an all-reduce.
-  llvm::SmallVector<mlir::OpResult> sums;
-  /// Operands of `sums` that are added to the sum, so that only one rank may add them.
+  llvm::SmallVector<mlir::OpResult> partialSums;
+  /// Operands of `partialSums` that are added to the sum, so that only one rank may add them.
   llvm::SmallVector<mlir::OpOperand *> addOnce;
   /// Uses that need the whole of a sharded operand; each needs an all-gather. Everything except for operators
   /// of the function's own body needs whole operands: control flow and the operations in it, states, lists
@@ -74,18 +75,19 @@ struct ShardingGroup {
   /// Sharded operands of the function's return; each needs an all-gather unless the caller takes shards.
   llvm::SmallVector<mlir::OpOperand *> outputs;
 
-  /// True if an index with this label is where `isThere` holds, given `isThere` for the labels 0 … count − 1.
-  bool isWhere(int32_t label, llvm::function_ref<bool(int32_t)> isThere) const {
-    return label == ShardAssignment::kWhole ||
-           (label < count ? isThere(label) : llvm::any_of(shared[label - count], isThere));
+  /// True if a rank holds the indices with this label. `hasLabel` says which of the labels 0 … count − 1 the
+  /// rank has.
+  bool isOnRank(int32_t label, llvm::function_ref<bool(int32_t)> hasLabel) const {
+    return label == ShardAssignment::kReplicated ||
+           (label < count ? hasLabel(label) : llvm::any_of(shared[label - count], hasLabel));
   }
 };
 
 /// A call of an operator, with the facts that sharding needs.
-struct SplittableCall {
+struct AnalyzedCall {
   OperatorOp op;
   /// Dimensions whose sizes depend on dynamic dimensions have NeedsReplication factors.
-  std::optional<DimensionRule> rule;
+  std::optional<OpShardingRule> rule;
   std::optional<IndexMap> indexMap;
   /// Operands in the order of `flatOperands`, and the tensors that they are; a null value for an operand that
   /// is no tensor.
@@ -97,13 +99,14 @@ struct SplittableCall {
 /// dynamic dimensions are never sharded.
 class ShardingPropagation {
 public:
-  using Call = SplittableCall;
+  using Call = AnalyzedCall;
   explicit ShardingPropagation(mlir::func::FuncOp function);
 
   /// Shards dimension `dim` of `tensor` and all dimensions that follow. Where a view takes a dimension apart
   /// into several factors, the choice of factor that gives at least `ranks` labels and needs the fewest
-  /// gathers and reshards wins. What would need a gather stays whole if most of the dimension is sharded all
-  /// the same. The group has one label if nothing can be sharded, and none if the dimension is a named one.
+  /// gathers and reshards wins. A tensor that the group would have to gather is replicated instead if at
+  /// least half of dimension `dim` stays sharded. The group has one label if nothing can be sharded, and none
+  /// if the dimension is dynamic.
   /// \param isWhole  tensors that are not to be sharded; the group ends before them.
   ShardingGroup propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,
                           llvm::function_ref<bool(TensorRef)> isWhole = nullptr) const;

@@ -21,7 +21,7 @@ bool ShardingPropagator::give(TensorRef tensor, unsigned dim, const Labels &labe
   auto [entry, isNew] = tensors.insert({tensor, {dim, {}}});
   ShardAssignment &own = entry->second;
   if (isNew)
-    own.labels.assign(labels.size(), ShardAssignment::kWhole);
+    own.labels.assign(labels.size(), ShardAssignment::kReplicated);
   if (own.dim != dim || own.labels.size() != labels.size())
     return false;
   if (own.labels == labels)
@@ -55,11 +55,11 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
       labels = *own;
   for (auto [tensor, sources] : llvm::zip(call.results, rule.results)) {
     const Labels *own = labelsOf(tensor);
-    Labels &labels = results.emplace_back(sources.size(), ShardAssignment::kWhole);
+    Labels &labels = results.emplace_back(sources.size(), ShardAssignment::kReplicated);
     for (auto [position, source] : llvm::enumerate(sources)) {
       Labels &from = operands[source.operand];
       if (own && from.empty())
-        from.assign(function.sizeOf(call.operands[source.operand], rule.dim), ShardAssignment::kWhole);
+        from.assign(function.sizeOf(call.operands[source.operand], rule.dim), ShardAssignment::kReplicated);
       if (own)
         meet(from[source.position], (*own)[position]);
       if (!from.empty())
@@ -67,7 +67,7 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
     }
   }
   auto isLabelled = [](const Labels &labels) {
-    return llvm::any_of(labels, [](int32_t label) { return label != ShardAssignment::kWhole; });
+    return llvm::any_of(labels, [](int32_t label) { return label != ShardAssignment::kReplicated; });
   };
   for (auto [tensor, labels] : llvm::zip(call.operands, operands))
     if (isLabelled(labels))
@@ -77,11 +77,11 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
       give(tensor, rule.dim, labels);
 }
 
-ArrayRef<unsigned> ShardingPropagator::labelledFactors(TensorRef tensor, ArrayRef<DimensionRule::Dims> dims,
+ArrayRef<unsigned> ShardingPropagator::labelledFactors(TensorRef tensor, ArrayRef<OpShardingRule::Dims> dims,
                                                        size_t index) const {
   auto *assignment = assignmentOf(tensor);
   // Operators with several results, such as sort, give all of them the same dimensions.
-  const DimensionRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
+  const OpShardingRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
   return assignment && own && assignment->dim < own->size() ? ArrayRef<unsigned>((*own)[assignment->dim])
                                                             : ArrayRef<unsigned>();
 }
@@ -96,26 +96,26 @@ void ShardingPropagator::project(const Labels &labels, const FactorSteps &steps,
     if (projected == labels)
       return;
   }
-  projected.resize(steps.size, ShardAssignment::kWhole);
+  projected.resize(steps.size, ShardAssignment::kReplicated);
   steps.forEach(labels.size(),
                 [&](int64_t position, int64_t first) { meet(projected[first], labels[position]); });
 }
 
 /// A value that a group shares is on each rank that has one of the group's indices.
-const ShardingPropagator::Labels &ShardingPropagator::coverGroups(unsigned index, const Labels &labels,
-                                                                  int64_t each) {
-  Labels &own = covers[index];
-  own.resize(labels.size() / each, ShardAssignment::kWhole);
+const ShardingPropagator::Labels &ShardingPropagator::labelSharedHeads(unsigned index, const Labels &labels,
+                                                                       int64_t each) {
+  Labels &own = sharedLabels[index];
+  own.resize(labels.size() / each, ShardAssignment::kReplicated);
   for (auto [group, cover] : llvm::enumerate(own)) {
     ArrayRef<int32_t> members = ArrayRef(labels).slice(group * each, each);
-    if (llvm::is_contained(members, ShardAssignment::kWhole))
+    if (llvm::is_contained(members, ShardAssignment::kReplicated))
       continue;
-    if (cover == ShardAssignment::kWhole) {
+    if (cover == ShardAssignment::kReplicated) {
       cover = parents.size();
       parents.push_back(cover);
     }
     for (int32_t member : members)
-      needs.insert({cover, member});
+      requirements.insert({cover, member});
   }
   return own;
 }
@@ -130,7 +130,7 @@ static bool isSplittable(FactorKind kind) {
 /// on.
 std::optional<unsigned> ShardingPropagator::chooseFactor(const Call &call) {
   llvm::MapVector<unsigned, unsigned> counts;
-  auto count = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+  auto count = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [index, tensor] : llvm::enumerate(side))
       for (unsigned factor : labelledFactors(tensor, dims, index))
         if (auto [kind, size] = call.rule->factors[factor]; size > 1 && isSplittable(kind))
@@ -168,20 +168,20 @@ void ShardingPropagator::visitFactors(unsigned index) {
   if (!factor)
     return;
   factors[index] = *factor;
-  const DimensionRule &rule = *call.rule;
+  const OpShardingRule &rule = *call.rule;
   // Each rank makes its shard.
   if (rule.factors[*factor].kind == FactorKind::Broadcast)
     return;
   Labels labels;
-  auto collect = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+  auto collect = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [i, tensor] : llvm::enumerate(side))
       if (auto steps = stepsOf(rule, labelledFactors(tensor, dims, i), *factor); steps && steps->count == 1)
         project(assignmentOf(tensor)->labels, *steps, labels);
   };
   collect(call.operands, rule.operands);
   collect(call.results, rule.results);
-  labels.resize(rule.factors[*factor].size, ShardAssignment::kWhole);
-  auto spread = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+  labels.resize(rule.factors[*factor].size, ShardAssignment::kReplicated);
+  auto spread = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [i, tensor] : llvm::enumerate(side)) {
       if (dims.empty())
         continue;
@@ -190,7 +190,7 @@ void ShardingPropagator::visitFactors(unsigned index) {
         auto steps = stepsOf(rule, dim, *factor);
         if (!steps)
           continue;
-        const Labels &from = steps->count > 1 ? coverGroups(index, labels, steps->count) : labels;
+        const Labels &from = steps->count > 1 ? labelSharedHeads(index, labels, steps->count) : labels;
         if (dim.size() == 1 && steps->count == 1) {
           give(tensor, d, labels);
           continue;
@@ -214,20 +214,20 @@ void ShardingPropagator::visitFactors(unsigned index) {
   spread(call.results, rule.results);
 }
 
-bool ShardingPropagator::isAlong(const Call &call, TensorRef tensor) const {
+bool ShardingPropagator::isIndexMapped(const Call &call, TensorRef tensor) const {
   auto *own = assignmentOf(tensor);
   return own && call.indexMap && own->dim == call.indexMap->dim;
 }
 
-bool ShardingPropagator::isAlong(const Call &call) const {
-  auto isTensorAlong = [&](TensorRef tensor) { return isAlong(call, tensor); };
-  return llvm::any_of(call.operands, isTensorAlong) || llvm::any_of(call.results, isTensorAlong);
+bool ShardingPropagator::isIndexMapped(const Call &call) const {
+  auto isTensorIndexMapped = [&](TensorRef tensor) { return isIndexMapped(call, tensor); };
+  return llvm::any_of(call.operands, isTensorIndexMapped) || llvm::any_of(call.results, isTensorIndexMapped);
 }
 
 void ShardingPropagator::visit(unsigned index) {
   visited.insert(index);
   const Call &call = function.calls[index];
-  if (isAlong(call))
+  if (isIndexMapped(call))
     visitIndexMap(call);
   else if (call.rule)
     visitFactors(index);
@@ -239,37 +239,38 @@ ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned opera
                                                   std::optional<unsigned> factor) const {
   const Call &call = function.calls[index];
   TensorRef tensor = call.operands[operand];
-  if (isAlong(call))
-    return isAlong(call, tensor) ? Use::Pass : Use::Gather;
+  if (isIndexMapped(call))
+    return isIndexMapped(call, tensor) ? Use::Pass : Use::Gather;
   auto steps = factor ? stepsOf(*call.rule, labelledFactors(tensor, call.rule->operands, operand), *factor)
                       : std::nullopt;
   // A shared value is sharded only with the group that shares it.
-  if (!steps || (steps->count > 1 && !covers.contains(index)))
+  if (!steps || (steps->count > 1 && !sharedLabels.contains(index)))
     return Use::Gather;
   FactorKind kind = call.rule->factors[*factor].kind;
   if (kind == FactorKind::PassThrough)
     return Use::Pass;
-  bool isSum = kind == FactorKind::Lookup ||
-               (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).sumsParts);
+  bool isSum =
+      kind == FactorKind::Lookup ||
+      (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).isSumOverReduceFactors);
   // Indices on several ranks would be added more than once.
-  auto isApart = [&](int32_t label) { return label != ShardAssignment::kWhole && label < count; };
+  auto isApart = [&](int32_t label) { return label != ShardAssignment::kReplicated && label < count; };
   return isSum && llvm::all_of(assignmentOf(tensor)->labels, isApart) ? Use::Sum : Use::Gather;
 }
 
 bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const {
   TensorRef result = call.results[index];
-  if (isAlong(call)) {
+  if (isIndexMapped(call)) {
     auto isSplit = [&](const IndexMap::Source &source) {
       TensorRef tensor = call.operands[source.operand];
-      return isAlong(call, tensor) &&
-             assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+      return isIndexMapped(call, tensor) &&
+             assignmentOf(tensor)->labels[source.position] != ShardAssignment::kReplicated;
     };
-    return !isAlong(call, result) && llvm::any_of(call.indexMap->results[index], isSplit);
+    return !isIndexMapped(call, result) && llvm::any_of(call.indexMap->results[index], isSplit);
   }
   auto &all = call.rule->results;
   if (all.empty() || stepsOf(*call.rule, labelledFactors(result, all, index), *factor))
     return false;
-  auto hasFactor = [&](const DimensionRule::Dim &dim) {
+  auto hasFactor = [&](const OpShardingRule::Dim &dim) {
     return stepsOf(*call.rule, dim, *factor).has_value();
   };
   return llvm::any_of(all[std::min<size_t>(index, all.size() - 1)], hasFactor);
@@ -277,7 +278,7 @@ bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional
 
 /// The tensor operand that is added to a contraction.
 static OpOperand *addedOperand(OperatorOp op) {
-  StringRef name = semanticsOf(op.getName()).addedArgument;
+  StringRef name = semanticsOf(op.getName()).addend;
   for (auto [argument, operand] : llvm::zip(op.getSchema().arguments, op->getOpOperands()))
     if (!name.empty() && argument.name == name && isTensorLike(operand.get().getType()))
       return &operand;
@@ -301,7 +302,7 @@ void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
       found.gathers.push_back(call.uses[i]);
   }
   if (isSum)
-    found.sums.push_back(op->getResult(0));
+    found.partialSums.push_back(op->getResult(0));
   if (OpOperand *added = isSum ? addedOperand(op) : nullptr)
     found.addOnce.push_back(added);
   for (auto [i, result] : llvm::enumerate(call.results))
@@ -313,29 +314,30 @@ void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
 //===- Sharding group -----------------------------------------------------===//
 
 /// All labels whose ranks a label must cover, itself first.
-static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label, const ShardingPropagator::Below &below) {
+static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label,
+                                                    const ShardingPropagator::RequiredBy &requiredBy) {
   llvm::SmallSetVector<int32_t, 4> reached;
   reached.insert(label);
   for (unsigned i = 0; i < reached.size(); ++i)
-    if (auto members = below.find(reached[i]); members != below.end())
+    if (auto members = requiredBy.find(reached[i]); members != requiredBy.end())
       reached.insert(members->second.begin(), members->second.end());
   return reached;
 }
 
 /// By label that must be on each rank of some others: these. Labels that depend on each other are merged.
-ShardingPropagator::Below ShardingPropagator::orderLabels() {
+ShardingPropagator::RequiredBy ShardingPropagator::mergeCycles() {
   while (true) {
-    Below below;
-    for (auto [label, member] : needs)
+    RequiredBy requiredBy;
+    for (auto [label, member] : requirements)
       if (find(label) != find(member))
-        below[find(label)].push_back(find(member));
+        requiredBy[find(label)].push_back(find(member));
     auto isCycle = [&](const std::pair<int32_t, int32_t> &need) {
       return find(need.first) != find(need.second) &&
-             reachedFrom(find(need.second), below).contains(find(need.first));
+             reachedFrom(find(need.second), requiredBy).contains(find(need.first));
     };
-    auto cycle = llvm::find_if(needs, isCycle);
-    if (cycle == needs.end())
-      return below;
+    auto cycle = llvm::find_if(requirements, isCycle);
+    if (cycle == requirements.end())
+      return requiredBy;
     unite(cycle->first, cycle->second);
   }
 }
@@ -345,17 +347,17 @@ static constexpr int32_t kUnnumbered = -2;
 
 /// Numbers the labels of the sharding group. Returns, by label, its number.
 std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
-  const Below below = orderLabels();
+  const RequiredBy requiredBy = mergeCycles();
   std::vector<int32_t> numbers(parents.size(), kUnnumbered);
   llvm::SetVector<int32_t> sharing;
   for (auto &[ref, assignment] : tensors)
     for (int32_t given : assignment.labels) {
-      int32_t label = given == ShardAssignment::kWhole ? given : find(given);
-      if (label == ShardAssignment::kWhole || numbers[label] != kUnnumbered || sharing.contains(label))
+      int32_t label = given == ShardAssignment::kReplicated ? given : find(given);
+      if (label == ShardAssignment::kReplicated || numbers[label] != kUnnumbered || sharing.contains(label))
         continue;
-      auto reached = reachedFrom(label, below);
+      auto reached = reachedFrom(label, requiredBy);
       if (llvm::any_of(reached, [&](int32_t other) { return everywhere.contains(other); }))
-        numbers[label] = ShardAssignment::kWhole;
+        numbers[label] = ShardAssignment::kReplicated;
       else if (reached.size() > 1)
         sharing.insert(label);
       else
@@ -363,11 +365,11 @@ std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
     }
   for (int32_t label : sharing) {
     std::vector<int32_t> members;
-    for (int32_t member : reachedFrom(label, below))
+    for (int32_t member : reachedFrom(label, requiredBy))
       if (numbers[member] >= 0 && numbers[member] < found.count)
         members.push_back(numbers[member]);
     const bool isWhole = int32_t(members.size()) == found.count;
-    numbers[label] = isWhole ? ShardAssignment::kWhole : found.count + int32_t(found.shared.size());
+    numbers[label] = isWhole ? ShardAssignment::kReplicated : found.count + int32_t(found.shared.size());
     if (!isWhole)
       found.shared.push_back(std::move(members));
   }
@@ -383,13 +385,13 @@ ShardingGroup ShardingPropagator::conclude() {
   for (auto &[ref, assignment] : flowed) {
     ShardAssignment own = assignment;
     for (int32_t &label : own.labels)
-      label = label == ShardAssignment::kWhole ? label : numbers[find(label)];
-    if (llvm::any_of(own.labels, [](int32_t label) { return label != ShardAssignment::kWhole; }))
+      label = label == ShardAssignment::kReplicated ? label : numbers[find(label)];
+    if (llvm::any_of(own.labels, [](int32_t label) { return label != ShardAssignment::kReplicated; }))
       tensors.insert({ref, std::move(own)});
     else if (llvm::none_of(assignment.labels, [&](int32_t label) {
-               return label != ShardAssignment::kWhole && everywhere.contains(find(label));
+               return label != ShardAssignment::kReplicated && everywhere.contains(find(label));
              }))
-      result.whole.push_back(ref);
+      result.replicated.push_back(ref);
   }
   count = result.count;
   for (unsigned index : visited)
@@ -411,11 +413,11 @@ ShardingGroup ShardingPropagator::run(TensorRef tensor, unsigned dim, int64_t si
   return conclude();
 }
 
-ShardingGroup ShardingPropagator::keepWhole(ShardingGroup found) {
+ShardingGroup ShardingPropagator::keepReplicated(ShardingGroup found) {
   while (!found.gathers.empty()) {
     for (OpOperand *use : found.gathers)
       for (int32_t label : tensors.find(ShardingPropagation::tensorOf(use->get()))->second.labels)
-        if (label != ShardAssignment::kWhole)
+        if (label != ShardAssignment::kReplicated)
           everywhere.insert(find(label));
     found = conclude();
   }

@@ -128,13 +128,13 @@ std::vector<Event> Layout::run(llvm::ArrayRef<std::vector<Pass>> orders) {
 /// Appends an action to all ranks that share the stage.
 static void append(plan::Schedule &schedule, const Pipeline &pipeline, ActionKind kind, uint32_t stage,
                    uint32_t microbatch, uint32_t peer) {
-  const uint32_t first = stage % pipeline.ranks * pipeline.width;
-  for (uint32_t rank = first; rank < first + pipeline.width; ++rank) {
+  const uint32_t first = stage % pipeline.ranks * pipeline.ranksPerDeviceGroup;
+  for (uint32_t rank = first; rank < first + pipeline.ranksPerDeviceGroup; ++rank) {
     auto action = std::make_unique<plan::Action>();
     action->kind = kind;
     action->stage = stage;
     action->microbatch = microbatch;
-    action->peer = peer;
+    action->peer_stage = peer;
     schedule.ranks[rank]->actions.push_back(std::move(action));
   }
 }
@@ -145,7 +145,7 @@ static plan::Schedule dealOut(const Pipeline &pipeline, llvm::StringRef name,
   schedule.signature = pipeline.signature;
   schedule.name = name.str();
   schedule.microbatches = pipeline.microbatches;
-  for (uint32_t rank = 0; rank < pipeline.ranks * pipeline.width; ++rank) {
+  for (uint32_t rank = 0; rank < pipeline.ranks * pipeline.ranksPerDeviceGroup; ++rank) {
     schedule.ranks.push_back(std::make_unique<plan::RankActions>());
     schedule.ranks.back()->rank = rank;
   }
@@ -161,7 +161,7 @@ static plan::Schedule dealOut(const Pipeline &pipeline, llvm::StringRef name,
 
 //===- Orders -------------------------------------------------------------===//
 
-static uint32_t stagesOfRank(const Pipeline &pipeline) {
+static uint32_t stagesPerRank(const Pipeline &pipeline) {
   return llvm::divideCeil(pipeline.stages, pipeline.ranks);
 }
 
@@ -174,7 +174,7 @@ static bool exists(const Pipeline &pipeline, const Pass &pass) {
 /// passes do not exist.
 static std::vector<Pass> passesOf(const Pipeline &pipeline, uint32_t rank, ActionKind kind) {
   std::vector<Pass> passes;
-  const uint32_t stages = stagesOfRank(pipeline);
+  const uint32_t stages = stagesPerRank(pipeline);
   for (uint32_t group = 0; group < pipeline.microbatches; group += pipeline.ranks)
     for (uint32_t index = 0; index < stages; ++index)
       for (uint32_t microbatch = group; microbatch < group + pipeline.ranks; ++microbatch) {
@@ -210,21 +210,21 @@ static std::vector<Pass> orderOf(const Pipeline &pipeline, uint32_t rank, size_t
   return order;
 }
 
-static size_t warmUpOf(TrainingKind kind, const Pipeline &pipeline, uint32_t rank) {
+static size_t warmUpOf(TrainingSchedule kind, const Pipeline &pipeline, uint32_t rank) {
   const size_t later = pipeline.ranks - 1 - rank;
   switch (kind) {
-  case TrainingKind::Gpipe:
+  case TrainingSchedule::Gpipe:
     return SIZE_MAX;
-  case TrainingKind::OneForwardOneBackward:
-  case TrainingKind::ZeroBubbleH1:
+  case TrainingSchedule::OneForwardOneBackward:
+  case TrainingSchedule::ZeroBubbleH1:
     return later;
-  case TrainingKind::Interleaved:
-    return 2 * later + size_t(stagesOfRank(pipeline) - 1) * pipeline.ranks;
+  case TrainingSchedule::Interleaved:
+    return 2 * later + size_t(stagesPerRank(pipeline) - 1) * pipeline.ranks;
   }
   llvm_unreachable("all kinds are above");
 }
 
-llvm::StringRef nameOf(TrainingKind kind) {
+llvm::StringRef nameOf(TrainingSchedule kind) {
   static constexpr llvm::StringLiteral names[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
   return names[static_cast<size_t>(kind)];
 }
@@ -240,10 +240,10 @@ plan::Schedule gpipe(const Pipeline &pipeline) {
                  /*isSplit=*/false);
 }
 
-llvm::Expected<plan::Schedule> trainingSchedule(TrainingKind kind, const Pipeline &pipeline) {
+llvm::Expected<plan::Schedule> makeTrainingSchedule(TrainingSchedule kind, const Pipeline &pipeline) {
   assert(pipeline.ranks <= pipeline.stages && "every rank has a stage");
-  const bool isSplit = kind == TrainingKind::ZeroBubbleH1;
-  if ((isSplit || kind == TrainingKind::OneForwardOneBackward) && pipeline.stages != pipeline.ranks)
+  const bool isSplit = kind == TrainingSchedule::ZeroBubbleH1;
+  if ((isSplit || kind == TrainingSchedule::OneForwardOneBackward) && pipeline.stages != pipeline.ranks)
     return llvm::createStringError(
         llvm::formatv("schedule {0}: found {1} stages on {2} ranks, expected one a rank; use "
                       "interleaved",

@@ -18,7 +18,7 @@ struct Pipeline {
   /// Transfers from an earlier stage to a later one, each pair at most once, in any order.
   std::vector<plan::Transfer> transfers = {};
   /// Consecutive ranks that act as one pipeline rank: its data-parallel and tensor-parallel ranks.
-  uint32_t width = 1;
+  uint32_t ranksPerDeviceGroup = 1;
 };
 
 // Every generator fixes the order of a rank's passes and lays them out in time: a forward pass and each half
@@ -42,7 +42,7 @@ plan::Schedule gpipe(const Pipeline &pipeline);
 /// Schedule of a training step for p ranks and m micro-batches. On rank r, F is a forward pass, B a backward
 /// pass for inputs, and W one for weights; gradients are sent to the earlier stage. Where B and W are one
 /// pass, B stands directly before W, and B's sends after W.
-enum class TrainingKind {
+enum class TrainingSchedule {
   /// All F, then all BW.
   Gpipe,
   /// p-1-r warm-up F, then F and BW in turn (PipeDream-flush, Narayanan et al. 2021); min(p-r, m)
@@ -59,10 +59,10 @@ enum class TrainingKind {
 };
 
 /// `gpipe`, `1f1b`, `interleaved`, `zb-h1`.
-llvm::StringRef nameOf(TrainingKind kind);
+llvm::StringRef nameOf(TrainingSchedule kind);
 
 /// \returns an error if the kind allows one stage per rank (1F1B, ZB-H1) and there are more.
-llvm::Expected<plan::Schedule> trainingSchedule(TrainingKind kind, const Pipeline &pipeline);
+llvm::Expected<plan::Schedule> makeTrainingSchedule(TrainingSchedule kind, const Pipeline &pipeline);
 
 } // namespace cleave
 

@@ -90,7 +90,7 @@ static Key keyOf(ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t 
 }
 
 static Key keyOf(const Action &action) {
-  return keyOf(action.kind, action.stage, action.microbatch, isTransport(action) ? action.peer : 0);
+  return keyOf(action.kind, action.stage, action.microbatch, isTransport(action) ? action.peer_stage : 0);
 }
 
 Simulator::Simulator(const plan::Schedule &schedule, const PipelineCosts &costs)
@@ -154,9 +154,9 @@ Error Simulator::checkActions() const {
       };
       if (action->stage >= costs.stages.size())
         return refuse(": there are costs of " + llvm::Twine(costs.stages.size()) + " stages");
-      if (isTransport(*action) && !bytes.contains(std::minmax(action->stage, action->peer)))
+      if (isTransport(*action) && !bytes.contains(std::minmax(action->stage, action->peer_stage)))
         return refuse(": there is nothing to move between these stages");
-      if (isTransport(*action) && firstRank[action->peer] == kNowhere)
+      if (isTransport(*action) && firstRank[action->peer_stage] == kNowhere)
         return refuse(": no rank has the other stage");
     }
   return Error::success();
@@ -220,7 +220,7 @@ std::optional<double> Simulator::readyTime(uint32_t rank, const Action &action) 
     afterOwn(ActionKind::BackwardInput);
   // Activations go to later stages, gradients to earlier ones.
   if (action.kind == ActionKind::Send)
-    afterOwn(action.stage < action.peer ? ActionKind::Forward : ActionKind::BackwardInput);
+    afterOwn(action.stage < action.peer_stage ? ActionKind::Forward : ActionKind::BackwardInput);
   return isReady ? std::optional(time) : std::nullopt;
 }
 
@@ -234,7 +234,7 @@ void Simulator::finish(uint32_t rank, const Action &action, double end) {
 
 /// Runs a pass once all ranks of the tensor-parallel group have reached it.
 bool Simulator::compute(uint32_t rank, const Action &action) {
-  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerDeviceGroup,
+  const uint32_t size = costs.tensorParallelSize ? costs.tensorParallelSize : costs.ranksPerDeviceGroup,
                  first = rank - rank % size,
                  end = std::min<uint64_t>(uint64_t(first) + size, progress.size());
   double begin = 0;
@@ -259,10 +259,10 @@ bool Simulator::compute(uint32_t rank, const Action &action) {
 /// Runs a send and its receive once both ranks have reached them.
 bool Simulator::meet(uint32_t rank, const Action &action) {
   const bool sends = action.kind == ActionKind::Send;
-  const uint32_t other = counterpartOf(rank, action.peer);
+  const uint32_t other = counterpartOf(rank, action.peer_stage);
   const Action *partner = head(other);
   const Key wanted =
-      keyOf(sends ? ActionKind::Recv : ActionKind::Send, action.peer, action.microbatch, action.stage);
+      keyOf(sends ? ActionKind::Recv : ActionKind::Send, action.peer_stage, action.microbatch, action.stage);
   if (!partner || keyOf(*partner) != wanted)
     return false;
   std::optional<double> ready = readyTime(rank, action), otherReady = readyTime(other, *partner);
@@ -270,7 +270,7 @@ bool Simulator::meet(uint32_t rank, const Action &action) {
     return false;
   const Link &link = sends ? linkBetween(rank, other) : linkBetween(other, rank);
   const double end = std::max(*ready, *otherReady) + link.latencySeconds +
-                     bytesBetween(action.stage, action.peer) / link.bytesPerSecond;
+                     bytesBetween(action.stage, action.peer_stage) / link.bytesPerSecond;
   progress[sends ? other : rank].posted.insert(sends ? wanted : keyOf(action));
   finish(other, *partner, end);
   finish(rank, action, end);
@@ -283,13 +283,13 @@ bool Simulator::send(uint32_t rank, const Action &action) {
   std::optional<double> ready = readyTime(rank, action);
   if (!ready)
     return false;
-  const uint32_t other = counterpartOf(rank, action.peer);
+  const uint32_t other = counterpartOf(rank, action.peer_stage);
   const Link &link = linkBetween(rank, other);
   double &linkFree = linkIsFree[{rank, other}];
   const double departure = std::max(*ready, linkFree);
-  linkFree = departure + bytesBetween(action.stage, action.peer) / link.bytesPerSecond;
+  linkFree = departure + bytesBetween(action.stage, action.peer_stage) / link.bytesPerSecond;
   const double arrival = linkFree + link.latencySeconds;
-  progress[other].ends[keyOf(ActionKind::Recv, action.peer, action.microbatch, action.stage)] = arrival;
+  progress[other].ends[keyOf(ActionKind::Recv, action.peer_stage, action.microbatch, action.stage)] = arrival;
   forecast.ranks[rank].timeline.push_back({action, departure, arrival});
   ++progress[rank].next;
   awake.push_back(other);
@@ -378,7 +378,7 @@ static bool accumulate(std::vector<Change> &changes, RankForecast &rank) {
   return rank.peakBytes <= kMaxBytes;
 }
 
-/// A value waits from the end of the action that makes or receives it to its send, or to the begin of the
+/// A value waits from the end of the action that makes or receives it to its send, or to the beginning of the
 /// forward pass that uses it, whose activations then include it. A gradient waits to the end of the backward
 /// pass that uses it.
 Error Simulator::followValues(uint32_t rank) {
@@ -391,9 +391,9 @@ Error Simulator::followValues(uint32_t rank) {
         changes.push_back({time, sign * bytesBetween(action.stage, stage), 0});
     };
     if (action.kind == ActionKind::Send)
-      change(timed.end, action.peer, -1);
+      change(timed.end, action.peer_stage, -1);
     if (action.kind == ActionKind::Recv)
-      change(costs.overlapsTransfers ? timed.begin : timed.end, action.peer, 1);
+      change(costs.overlapsTransfers ? timed.begin : timed.end, action.peer_stage, 1);
     if (action.kind == ActionKind::Forward) {
       change(timed.begin, sources[action.stage], -1);
       changes.push_back({timed.begin, activation, 1});
@@ -421,7 +421,7 @@ std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base) {
       last = base + rank.live[next].bytes;
       most = std::max(most, last);
     }
-    // Values present at the begin have no time before it.
+    // Values present at the beginning have no time before it.
     if (time == 0)
       steps.clear();
     if (most > last && (steps.empty() || most > steps.back().bytes))

@@ -26,7 +26,7 @@ public:
   /// Stores a contiguous copy: `value` may be the caller's, or a view of something larger.
   void write(uint32_t state, const c10::IValue &value);
   /// `value`, or a copy if it shares memory with a state. For callers that may write to the result.
-  at::Tensor apart(at::Tensor value) const;
+  at::Tensor copiedIfAliased(at::Tensor value) const;
 
   void commit();
   void discard();

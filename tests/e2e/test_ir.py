@@ -124,10 +124,10 @@ def test_what_a_pass_decides_is_not_taken_from_the_text(tmp_path, said):
 
 
 @pytest.mark.parametrize("where, said", [
-    ("!cleave.tensor {", "sharding_decision = #cleave.sharding_decision<dims = [], seconds = [1.0, 1.0]>"),
+    ("!cleave.tensor {", "sharding_decision = #cleave.sharding_decision<groups = [], seconds = [1.0, 1.0]>"),
     ("!cleave.tensor {", "cut = #cleave.cut<seconds = [1.0], recv_bytes = [0]>"),
     ('{role = "parameter"', "weight_sharding = #cleave.weight_sharding<seed = <dim = 1>>"),
-    ('{role = "parameter"', "stage = 5 : i64"),
+    ('{role = "parameter"', "stage_index = 5 : i64"),
 ], ids=lambda said: said.split(" ")[0])
 def test_what_is_split_already(tmp_path, where, said):
     text = LINEAR.replace(where, f"{where}, cleave.{said}" if "role" in where else

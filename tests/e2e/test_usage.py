@@ -42,7 +42,8 @@ from conftest import cleave, refused
     (("run", ""), "plan: found an empty name, expected a file or folder"),
     (("compile", "model.pt", "-o", "a.plan", "--stage-before", "a", "b"), "b: one more argument than it takes"),
     (("inspect", "a.plan", "--format", "yaml"), "yaml"),
-    (("inspect", "a.plan", "--dims", "--json"), "--dims: found --json as well, expected one of them; \"dimensions\" in --json says the same"),
+    (("inspect", "a.plan", "--sharding-groups", "--json"), "--sharding-groups: found --json as well, expected one of them; "
+                                                          "\"sharding_groups\" in --json says the same"),
     (("inspect", "a.plan", "--format", "html", "--json"), "--format html: found --json as well, expected one of them"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_wrong_usage(tmp_path, arguments, word):

@@ -36,7 +36,7 @@ static void readMachine(llvm::StringRef path) {
   promise(!machine->devices.empty() && machine->devices.size() <= kMaxDevices, "a machine of no devices");
   for (const DeviceSpec &device : machine->devices) {
     promise(std::isfinite(device.flopsPerSecond) && device.flopsPerSecond > 0 &&
-                device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&
+                device.memoryBytesPerSecond > 0 && device.dispatchSeconds >= 0 &&
                 device.memoryBytes.value_or(1) > 0,
             "a machine with figures that are none");
     if (device.rates)

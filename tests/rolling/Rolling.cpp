@@ -51,7 +51,7 @@ void Rolling::roll(const ShardingGroup &split, const std::string &what) {
     if (!findOrder(step))
       continue;
     isRolled = true;
-    for (const SplittableCall &call : propagation.getCalls())
+    for (const AnalyzedCall &call : propagation.getCalls())
       check(call);
   }
   report.rolled += isRolled;
@@ -64,7 +64,7 @@ bool Rolling::findOrder(int32_t step) {
   std::vector<std::vector<uint32_t>> counts(found->count, std::vector<uint32_t>(found->tensors.size()));
   for (auto [index, entry] : llvm::enumerate(found->tensors))
     for (int32_t label : entry.second.labels)
-      if (label != ShardAssignment::kWhole)
+      if (label != ShardAssignment::kReplicated)
         ++counts[label][index];
   std::map<std::vector<uint32_t>, Labels> alike;
   for (int32_t label = 0; label < found->count; ++label)
@@ -85,7 +85,7 @@ bool Rolling::findOrder(int32_t step) {
 std::optional<at::Tensor> Rolling::indexOf(const Labels &labels) const {
   std::vector<std::vector<int64_t>> positions(order.size());
   for (auto [position, label] : llvm::enumerate(labels))
-    if (label != ShardAssignment::kWhole)
+    if (label != ShardAssignment::kReplicated)
       positions[label].push_back(position);
   std::vector<int64_t> from(labels.size());
   for (size_t position = 0; position < labels.size(); ++position)
@@ -114,13 +114,13 @@ const ShardAssignment *Rolling::assignmentOf(TensorRef tensor) const {
 
 //===- What a call does with the sharding group ---------------------------===//
 
-bool Rolling::isAlong(const SplittableCall &call, TensorRef tensor) const {
+bool Rolling::isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const {
   const ShardAssignment *own = assignmentOf(tensor);
   return own && call.indexMap && own->dim == call.indexMap->dim;
 }
 
 /// The split operands that the call does not need whole.
-std::vector<unsigned> Rolling::rolledOperands(const SplittableCall &call) const {
+std::vector<unsigned> Rolling::rolledOperands(const AnalyzedCall &call) const {
   std::vector<unsigned> rolled;
   for (auto [index, tensor] : llvm::enumerate(call.operands))
     if (assignmentOf(tensor) && !llvm::is_contained(found->gathers, call.uses[index]))
@@ -129,7 +129,7 @@ std::vector<unsigned> Rolling::rolledOperands(const SplittableCall &call) const 
 }
 
 /// The labels of a dimension with these factors.
-Rolling::Labels Rolling::spread(const SplittableCall &call, const Way &way, ArrayRef<unsigned> dim) const {
+Rolling::Labels Rolling::spread(const AnalyzedCall &call, const Way &way, ArrayRef<unsigned> dim) const {
   const FactorSteps steps = *stepsOf(*call.rule, dim, *way.factor);
   int64_t size = 1;
   for (unsigned part : dim)
@@ -142,8 +142,8 @@ Rolling::Labels Rolling::spread(const SplittableCall &call, const Way &way, Arra
 
 /// The factors by which all rolled operands may have their labels, whatever the propagation thought; several
 /// where their positions have one label.
-std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<unsigned> rolled) const {
-  auto isOwn = [&](TensorRef tensor) { return isAlong(call, tensor); };
+std::vector<Rolling::Way> Rolling::waysOf(const AnalyzedCall &call, ArrayRef<unsigned> rolled) const {
+  auto isOwn = [&](TensorRef tensor) { return isIndexMapped(call, tensor); };
   if (llvm::any_of(call.operands, isOwn) || llvm::any_of(call.results, isOwn))
     return {Way{}};
   std::vector<Way> ways;
@@ -152,7 +152,7 @@ std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<u
     bool fits = call.rule->factors[factor].size > 1;
     for (unsigned operand : rolled) {
       const ShardAssignment &own = *assignmentOf(call.operands[operand]);
-      const DimensionRule::Dim &dim = call.rule->operands[operand][own.dim];
+      const OpShardingRule::Dim &dim = call.rule->operands[operand][own.dim];
       fits = fits && llvm::is_contained(dim, factor);
       if (!fits)
         break;
@@ -169,10 +169,10 @@ std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<u
   return ways;
 }
 
-at::Tensor Rolling::rollOperand(const SplittableCall &call, const Way &way, unsigned operand) const {
+at::Tensor Rolling::rollOperand(const AnalyzedCall &call, const Way &way, unsigned operand) const {
   at::Tensor value = values.valueOf(call.uses[operand]->get()).toTensor();
   if (!way.factor)
-    return isAlong(call, call.operands[operand])
+    return isIndexMapped(call, call.operands[operand])
                ? rollBy(value, call.indexMap->dim, assignmentOf(call.operands[operand])->labels)
                : value;
   bool hasFactor = false;
@@ -189,7 +189,7 @@ at::Tensor Rolling::rollOperand(const SplittableCall &call, const Way &way, unsi
 }
 
 /// What the labels of a result's dimension should be; nothing where the sharding group does not reach it.
-std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &call, const Way &way,
+std::optional<Rolling::Labels> Rolling::labelsOfResult(const AnalyzedCall &call, const Way &way,
                                                        unsigned result, unsigned dim) const {
   if (way.factor) {
     auto &all = call.rule->results;
@@ -203,22 +203,22 @@ std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &cal
   if (dim != call.indexMap->dim)
     return std::nullopt;
   const ShardAssignment *own =
-      isAlong(call, call.results[result]) ? assignmentOf(call.results[result]) : nullptr;
+      isIndexMapped(call, call.results[result]) ? assignmentOf(call.results[result]) : nullptr;
   Labels labels;
   bool isReached = false;
   for (auto [position, source] : llvm::enumerate(call.indexMap->results[result])) {
     TensorRef tensor = call.operands[source.operand];
-    isReached |=
-        isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+    isReached |= isIndexMapped(call, tensor) &&
+                 assignmentOf(tensor)->labels[source.position] != ShardAssignment::kReplicated;
     // What every rank has can be given any label.
-    labels.push_back(isAlong(call, tensor) ? assignmentOf(tensor)->labels[source.position]
-                     : own                 ? own->labels[position]
-                                           : ShardAssignment::kWhole);
+    labels.push_back(isIndexMapped(call, tensor) ? assignmentOf(tensor)->labels[source.position]
+                     : own                       ? own->labels[position]
+                                                 : ShardAssignment::kReplicated);
   }
   return isReached ? std::optional(labels) : std::nullopt;
 }
 
-at::Tensor Rolling::rollResult(const SplittableCall &call, const Way &way, unsigned result,
+at::Tensor Rolling::rollResult(const AnalyzedCall &call, const Way &way, unsigned result,
                                const at::Tensor &value, const Given &given) const {
   if (way.factor) {
     at::Tensor rolled = value;
@@ -247,17 +247,17 @@ at::Tensor Rolling::rollResult(const SplittableCall &call, const Way &way, unsig
 
 //===- Calls --------------------------------------------------------------===//
 
-void Rolling::fail(const SplittableCall &call, const std::string &what) {
+void Rolling::fail(const AnalyzedCall &call, const std::string &what) {
   OperatorOp op = call.op;
   report.failures.push_back(llvm::formatv("class of {0}, {1} parts: {2} at {3}: {4}", name, found->count,
                                           op.getName(), modulePath(op), what));
 }
 
 /// Whether a result has the labels that it should, or is said to be made anew, and a sum is said to be one.
-std::string Rolling::wrongIn(const SplittableCall &call, const Way &way) const {
+std::string Rolling::wrongIn(const AnalyzedCall &call, const Way &way) const {
   const bool isSum = way.factor && call.rule->factors[*way.factor].kind != FactorKind::PassThrough;
   OperatorOp op = call.op;
-  if (isSum != llvm::is_contained(found->sums, op->getResult(0)))
+  if (isSum != llvm::is_contained(found->partialSums, op->getResult(0)))
     return isSum ? "a sum is not owed" : "a sum is owed that is none";
   for (auto [index, tensor] : llvm::enumerate(call.results)) {
     auto type = propagation.typeOf(tensor);
@@ -273,7 +273,7 @@ std::string Rolling::wrongIn(const SplittableCall &call, const Way &way) const {
   return "";
 }
 
-void Rolling::check(const SplittableCall &call) {
+void Rolling::check(const AnalyzedCall &call) {
   std::vector<unsigned> rolled = rolledOperands(call);
   if (rolled.empty())
     return;
@@ -303,7 +303,7 @@ void Rolling::check(const SplittableCall &call) {
   }
 }
 
-void Rolling::run(const SplittableCall &call, const Way &way) {
+void Rolling::run(const AnalyzedCall &call, const Way &way) {
   OperatorOp op = call.op;
   Given given;
   for (unsigned operand = 0; operand < call.operands.size(); ++operand)
@@ -346,7 +346,7 @@ static double differenceOf(at::Tensor left, at::Tensor right) {
   return difference / std::max(size, 1e-6);
 }
 
-void Rolling::compare(const SplittableCall &call, const Way &way, const Given &given,
+void Rolling::compare(const AnalyzedCall &call, const Way &way, const Given &given,
                       ArrayRef<c10::IValue> results) {
   for (auto [index, tensor] : llvm::enumerate(call.results)) {
     auto result = cast<OpResult>(tensor.value);

@@ -57,22 +57,22 @@ private:
   bool findOrder(int32_t step);
   std::optional<at::Tensor> indexOf(const Labels &labels) const;
   const ShardAssignment *assignmentOf(TensorRef tensor) const;
-  bool isAlong(const SplittableCall &call, TensorRef tensor) const;
-  std::vector<unsigned> rolledOperands(const SplittableCall &call) const;
-  std::vector<Way> waysOf(const SplittableCall &call, llvm::ArrayRef<unsigned> rolled) const;
-  Labels spread(const SplittableCall &call, const Way &way, llvm::ArrayRef<unsigned> dim) const;
-  at::Tensor rollOperand(const SplittableCall &call, const Way &way, unsigned operand) const;
-  std::optional<Labels> labelsOfResult(const SplittableCall &call, const Way &way, unsigned result,
+  bool isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const;
+  std::vector<unsigned> rolledOperands(const AnalyzedCall &call) const;
+  std::vector<Way> waysOf(const AnalyzedCall &call, llvm::ArrayRef<unsigned> rolled) const;
+  Labels spread(const AnalyzedCall &call, const Way &way, llvm::ArrayRef<unsigned> dim) const;
+  at::Tensor rollOperand(const AnalyzedCall &call, const Way &way, unsigned operand) const;
+  std::optional<Labels> labelsOfResult(const AnalyzedCall &call, const Way &way, unsigned result,
                                        unsigned dim) const;
-  at::Tensor rollResult(const SplittableCall &call, const Way &way, unsigned result, const at::Tensor &value,
+  at::Tensor rollResult(const AnalyzedCall &call, const Way &way, unsigned result, const at::Tensor &value,
                         const Given &given) const;
   at::Tensor rollBy(const at::Tensor &tensor, unsigned dim, const Labels &labels) const;
-  std::string wrongIn(const SplittableCall &call, const Way &way) const;
-  void check(const SplittableCall &call);
-  void run(const SplittableCall &call, const Way &way);
-  void compare(const SplittableCall &call, const Way &way, const Given &given,
+  std::string wrongIn(const AnalyzedCall &call, const Way &way) const;
+  void check(const AnalyzedCall &call);
+  void run(const AnalyzedCall &call, const Way &way);
+  void compare(const AnalyzedCall &call, const Way &way, const Given &given,
                llvm::ArrayRef<c10::IValue> results);
-  void fail(const SplittableCall &call, const std::string &what);
+  void fail(const AnalyzedCall &call, const std::string &what);
 
   mlir::func::FuncOp function;
   const ShardingPropagation propagation;

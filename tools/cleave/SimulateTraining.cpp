@@ -3,7 +3,7 @@
 #include "codegen/plan/text/Printable.h"
 #include "tools/cleave/ForecastJson.h"
 #include "tools/cleave/run/TraceFile.h"
-#include "tools/cleave/text/Alternatives.h"
+#include "tools/cleave/text/Candidates.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/STLExtras.h"
@@ -20,23 +20,23 @@ static double bubbleOf(const TrainingForecast &report, uint32_t rank) {
 }
 
 static uint32_t devicesOfRank(const TrainingForecast &report) {
-  return report.configuration.dataRanks * report.configuration.tensorRanks;
+  return report.configuration.dataParallelSize * report.configuration.tensorParallelSize;
 }
 
 /// The stages of one pipeline rank.
 static llvm::SmallVector<uint32_t> stagesOf(const TrainingForecast &report, uint32_t rank) {
   llvm::SmallVector<uint32_t> stages;
   for (uint32_t stage = rank; stage < report.pipeline.training.size();
-       stage += report.configuration.pipelineRanks)
+       stage += report.configuration.pipelineParallelSize)
     stages.push_back(stage);
   return stages;
 }
 
 static double meanBubble(const TrainingForecast &report) {
   double sum = 0;
-  for (uint32_t rank = 0; rank < report.configuration.pipelineRanks; ++rank)
+  for (uint32_t rank = 0; rank < report.configuration.pipelineParallelSize; ++rank)
     sum += bubbleOf(report, rank);
-  return sum / report.configuration.pipelineRanks;
+  return sum / report.configuration.pipelineParallelSize;
 }
 
 /// Recomputed activations count throughout.
@@ -92,19 +92,21 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                             {"recomputed_bytes", stage.recomputedBytes},
                             {"state_bytes", stage.stateBytes}});
   return Object{{"schedule", report.pipeline.schedule.name},
-                {"mesh", Object{{"pp", report.configuration.pipelineRanks},
-                                {"dp", report.configuration.dataRanks},
-                                {"tp", report.configuration.tensorRanks}}},
+                {"mesh", Object{{"pp", report.configuration.pipelineParallelSize},
+                                {"dp", report.configuration.dataParallelSize},
+                                {"tp", report.configuration.tensorParallelSize}}},
                 {"microbatches", report.configuration.microbatches},
                 {"recompute", nameOf(report.configuration.training.recompute)},
-                {"zero", report.configuration.zero},
+                {"zero", report.configuration.zeroStage},
                 {"seconds", report.pipeline.seconds},
                 {"update_seconds", updateSeconds(report)},
                 {"bubble", meanBubble(report)},
                 {"devices", std::move(devices)},
                 {"stages", std::move(stages)},
                 {"transfers", toJson(report.pipeline.costs.transfers)},
-                {"alternatives", toJson(report.alternatives)},
+                {"candidates", toJson(report.candidates)},
+                // Their name in 0.1, until 0.3.
+                {"alternatives", toJson(report.candidates)},
                 {"notes", Array(report.notes)}};
 }
 
@@ -112,10 +114,11 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
   const Configuration &configuration = report.configuration;
   out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7}{8} ms a step, {9} of it "
                  "the update\n",
-                 plan::printable(options.model), configuration.pipelineRanks, configuration.dataRanks,
-                 configuration.tensorRanks, report.pipeline.schedule.name,
-                 count(configuration.microbatches, "micro-batch"), nameOf(configuration.training.recompute),
-                 configuration.zero ? formatv("zero {0}, ", configuration.zero).str() : "",
+                 plan::printable(options.model), configuration.pipelineParallelSize,
+                 configuration.dataParallelSize, configuration.tensorParallelSize,
+                 report.pipeline.schedule.name, count(configuration.microbatches, "micro-batch"),
+                 nameOf(configuration.training.recompute),
+                 configuration.zeroStage ? formatv("zero {0}, ", configuration.zeroStage).str() : "",
                  milliseconds(report.pipeline.seconds), milliseconds(updateSeconds(report)));
   for (const std::string &note : report.notes)
     out << "note: " << plan::printable(note) << "\n";
@@ -123,7 +126,7 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
   TextTable table(
       {Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"devices", "stages", "busy ms", "idle ms", "bubble %", "state MB", "peak MB"});
-  for (uint32_t rank = 0; rank < configuration.pipelineRanks; ++rank) {
+  for (uint32_t rank = 0; rank < configuration.pipelineParallelSize; ++rank) {
     std::vector<std::string> stages;
     for (uint32_t stage : stagesOf(report, rank))
       stages.push_back(std::to_string(stage));
@@ -134,7 +137,7 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
                megabytes(report.pipeline.peakBytes[rank])});
   }
   table.print(out);
-  printAlternatives(out, report.alternatives);
+  printCandidates(out, report.candidates);
 }
 
 } // namespace cleave

@@ -17,18 +17,18 @@ static constexpr auto kLook = 50us;
 /// How long an aborted backend may take to release its tensors.
 static constexpr auto kLetGo = 2s;
 
-//===- Rows of bytes ------------------------------------------------------===//
+//===- Byte buffers -------------------------------------------------------===//
 
 static Tensor bytesOf(const Tensor &tensor) { return tensor.contiguous().view({-1}).view(at::kByte); }
 
-FlatParts flatten(llvm::ArrayRef<Tensor> parts, c10::Device place) {
-  FlatParts flat;
-  std::vector<Tensor> rows{at::empty({0}, at::TensorOptions(at::kByte).device(place))};
+FlatBuffer flatten(llvm::ArrayRef<Tensor> parts, c10::Device device) {
+  FlatBuffer flat;
+  std::vector<Tensor> buffers{at::empty({0}, at::TensorOptions(at::kByte).device(device))};
   for (const Tensor &part : parts) {
     flat.counts.push_back(int64_t(part.nbytes()));
-    rows.push_back(bytesOf(part));
+    buffers.push_back(bytesOf(part));
   }
-  flat.bytes = at::cat(rows);
+  flat.bytes = at::cat(buffers);
   return flat;
 }
 
@@ -36,7 +36,7 @@ void unflatten(const Tensor &bytes, llvm::ArrayRef<Tensor> parts) {
   int64_t done = 0;
   for (const Tensor &part : parts) {
     const int64_t count = int64_t(part.nbytes());
-    // A copy, since a part of the row may be misaligned for the part's type.
+    // A copy, since a part of the buffer may be misaligned for the part's type.
     part.copy_(bytes.narrow(0, done, count).clone().view(part.scalar_type()).view(part.sizes()));
     done += count;
   }
@@ -114,7 +114,7 @@ template <typename Call> auto DeviceProcessGroup::attempt(Call call) {
     return call();
   } catch (const std::exception &) {
     // The death of another process explains more than c10d's error does.
-    if (lookUntil([&] { return isClosed.load(); }, kLastWord))
+    if (lookUntil([&] { return isClosed.load(); }, kEarlierFailureWait))
       throw TransportClosed();
     throw;
   }
@@ -122,7 +122,7 @@ template <typename Call> auto DeviceProcessGroup::attempt(Call call) {
 
 //===- Calls --------------------------------------------------------------===//
 
-Tensor DeviceProcessGroup::sum(const Tensor &given) {
+Tensor DeviceProcessGroup::allReduce(const Tensor &given) {
   std::vector<Tensor> tensors{given.clone(at::MemoryFormat::Contiguous)};
   if (given.numel() > 0)
     attempt([&] { await(backend->allreduce(tensors)); });
@@ -139,22 +139,23 @@ Tensor DeviceProcessGroup::broadcast(const Tensor &given, uint32_t root) {
   return result;
 }
 
-void DeviceProcessGroup::swap(llvm::ArrayRef<Tensor> given, llvm::ArrayRef<Tensor> taken, c10::Device place) {
-  FlatParts out = flatten(given, place);
+void DeviceProcessGroup::allToAll(llvm::ArrayRef<Tensor> inputs, llvm::ArrayRef<Tensor> outputs,
+                                  c10::Device device) {
+  FlatBuffer out = flatten(inputs, device);
   std::vector<int64_t> counts;
   int64_t sum = 0;
-  for (const Tensor &part : taken) {
+  for (const Tensor &part : outputs) {
     counts.push_back(int64_t(part.nbytes()));
     sum += counts.back();
   }
   Tensor in = at::empty({sum}, out.bytes.options());
   attempt([&] { await(backend->alltoall_base(in, out.bytes, counts, out.counts)); });
-  unflatten(in, taken);
+  unflatten(in, outputs);
 }
 
 //===- Messages -----------------------------------------------------------===//
 
-class DeviceProcessGroup::Pending final : public Message {
+class DeviceProcessGroup::Pending final : public PendingMessage {
 public:
   Pending(DeviceProcessGroup &group, c10::intrusive_ptr<c10d::Work> work)
       : group(group), work(std::move(work)) {}
@@ -172,12 +173,12 @@ private:
   c10::intrusive_ptr<c10d::Work> work;
 };
 
-std::unique_ptr<Message> DeviceProcessGroup::send(uint32_t to, const Tensor &bytes) {
+std::unique_ptr<PendingMessage> DeviceProcessGroup::send(uint32_t to, const Tensor &bytes) {
   std::vector<Tensor> tensors{bytes};
   return attempt([&] { return std::make_unique<Pending>(*this, backend->send(tensors, int(to), 0)); });
 }
 
-std::unique_ptr<Message> DeviceProcessGroup::receive(uint32_t from, const Tensor &bytes) {
+std::unique_ptr<PendingMessage> DeviceProcessGroup::receive(uint32_t from, const Tensor &bytes) {
   std::vector<Tensor> tensors{bytes};
   return attempt([&] { return std::make_unique<Pending>(*this, backend->recv(tensors, int(from), 0)); });
 }

@@ -20,16 +20,16 @@ class Work;
 
 namespace cleave::runtime {
 
-/// Several tensors as one contiguous row of bytes.
-struct FlatParts {
+/// Several tensors as one contiguous byte buffer.
+struct FlatBuffer {
   at::Tensor bytes;
   /// By tensor: its number of bytes.
   std::vector<int64_t> counts;
 };
 
-/// Concatenates the bytes of tensors on the device `place`, each in row-major order.
-FlatParts flatten(llvm::ArrayRef<at::Tensor> parts, c10::Device place);
-/// Copies a row of bytes back into tensors of any strides.
+/// Concatenates the bytes of tensors on the device `device`, each in row-major order.
+FlatBuffer flatten(llvm::ArrayRef<at::Tensor> parts, c10::Device device);
+/// Copies the bytes of such a buffer back into tensors of any strides.
 void unflatten(const at::Tensor &bytes, llvm::ArrayRef<at::Tensor> parts);
 
 /// Process group of GPUs of several processes, over c10d (NCCL). All members make the same calls in the same
@@ -42,14 +42,14 @@ public:
   ~DeviceProcessGroup();
 
   /// All-reduce sum; the backend chooses the order of additions.
-  at::Tensor sum(const at::Tensor &tensor);
+  at::Tensor allReduce(const at::Tensor &tensor);
   /// Returns the tensor of member `root`. The others pass a tensor of the same size and type.
   at::Tensor broadcast(const at::Tensor &tensor, uint32_t root);
-  /// All-to-all: sends `given[i]` to member i and receives `taken[i]` from it.
-  void swap(llvm::ArrayRef<at::Tensor> given, llvm::ArrayRef<at::Tensor> taken, c10::Device place);
+  /// All-to-all: sends `inputs[i]` to member i and receives `outputs[i]` from it.
+  void allToAll(llvm::ArrayRef<at::Tensor> inputs, llvm::ArrayRef<at::Tensor> outputs, c10::Device device);
   /// Point-to-point send or receive; no other call of the group may run meanwhile.
-  std::unique_ptr<Message> send(uint32_t to, const at::Tensor &bytes);
-  std::unique_ptr<Message> receive(uint32_t from, const at::Tensor &bytes);
+  std::unique_ptr<PendingMessage> send(uint32_t to, const at::Tensor &bytes);
+  std::unique_ptr<PendingMessage> receive(uint32_t from, const at::Tensor &bytes);
 
   /// Aborts the group: ends every wait, pending or later, and the device's work for them, for which it waits
   /// a little. A c10d call that blocks forever, as it may on the first connection of two devices, is not

@@ -17,7 +17,7 @@
 func.func @balanced(%x: !x) -> !x attributes {cleave.symbols = {batch = 8}} {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none
-  %0 = aten.linear(%x, %w, %none) {cleave.stage = 0 : i64} : (!x, !w, none) -> !x
-  %1 = aten.linear(%0, %w, %none) {cleave.stage = 1 : i64} : (!x, !w, none) -> !x
+  %0 = aten.linear(%x, %w, %none) {cleave.stage_index = 0 : i64} : (!x, !w, none) -> !x
+  %1 = aten.linear(%0, %w, %none) {cleave.stage_index = 1 : i64} : (!x, !w, none) -> !x
   return %1 : !x
 }

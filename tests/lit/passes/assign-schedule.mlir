@@ -27,7 +27,7 @@ func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} 
   %rows = cleave.constant([-1, 64]) : !cleave.list<i64>
   %back = cleave.constant([-1, 8, 64]) : !cleave.list<i64>
   %0 = aten.view(%x, %rows) : (!x, !cleave.list<i64>) -> !rows
-  %1 = aten.linear(%0, %w, %none) {cleave.stage = 0 : i64} : (!rows, !w, none) -> !rows
+  %1 = aten.linear(%0, %w, %none) {cleave.stage_index = 0 : i64} : (!rows, !w, none) -> !rows
   %2 = aten.view(%1, %back) : (!rows, !cleave.list<i64>) -> !x
   return %2 : !x
 }
@@ -43,8 +43,8 @@ func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} 
 func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} {
   %w = cleave.param "w" {role = "parameter"} : !bigw
   %none = cleave.constant(unit) : none
-  %0 = aten.linear(%x, %w, %none) {cleave.stage = 0 : i64} : (!big, !bigw, none) -> !big
-  %1 = aten.linear(%0, %w, %none) {cleave.stage = 1 : i64} : (!big, !bigw, none) -> !big
+  %0 = aten.linear(%x, %w, %none) {cleave.stage_index = 0 : i64} : (!big, !bigw, none) -> !big
+  %1 = aten.linear(%0, %w, %none) {cleave.stage_index = 1 : i64} : (!big, !bigw, none) -> !big
   return %1 : !big
 }
 
@@ -56,7 +56,7 @@ func.func @says_otherwise(%x: !x) -> !x
     attributes {cleave.symbols = {batch = 4}, cleave.schedule = #cleave.schedule<ranks = 3, batch_obstacle = "a wall">,
                 cleave.target = #cleave.target<link_overrides = [#cleave.link_override<0 -> 1, [1.0, 1.0]>],
                                                memory_limits = [1]>} {
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (!x) -> !x
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (!x) -> !x
   return %0 : !x
 }
 

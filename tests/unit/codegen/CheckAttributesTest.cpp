@@ -85,7 +85,7 @@ TEST(CheckAttributesTest, VerifiesWhatPassesDecide) {
   const std::tuple<StringRef, StringRef, StringRef> wrong[] = {
       {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0, -1]>", "expected no number below 0"},
       {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0]>", "expected one of each a stage"},
-      {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0, 8], weight_limits = [3, 2]>",
+      {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0, 8], weight_limit_range = [3, 2]>",
        "expected two limits that ascend"},
       {"schedule", "#cleave.schedule<ranks = 0>", "found ranks = 0, expected 1 to 65536"},
       {"schedule", "#cleave.schedule<ranks = 2, microbatches = -1>",
@@ -97,9 +97,9 @@ TEST(CheckAttributesTest, VerifiesWhatPassesDecide) {
       {"target", "#cleave.target<devices = [0]>", "expected a list of names"},
       {"target", "#cleave.target<threads = [-1]>", "found threads = "},
       {"target", "#cleave.target<memory_limits = [-1]>", "found memory_limits = "},
-      {"sharding_decision", "#cleave.sharding_decision<dims = [0], seconds = [0.0, 0.0]>",
-       "expected a list of #cleave.parallel_dim"},
-      {"sharding_decision", "#cleave.sharding_decision<dims = [], seconds = [0.0]>", "and a lower bound"},
+      {"sharding_decision", "#cleave.sharding_decision<groups = [0], seconds = [0.0, 0.0]>",
+       "expected a list of #cleave.sharding_group"},
+      {"sharding_decision", "#cleave.sharding_decision<groups = [], seconds = [0.0]>", "and a lower bound"},
       {"size_limits", "{batch = #cleave.size_limit<min = 3, max = 2>}",
        "expected numbers above 0 that ascend"}};
   for (auto [name, value, message] : wrong)

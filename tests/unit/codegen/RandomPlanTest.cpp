@@ -9,7 +9,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "partitioner/cutting/MemoryConstrainedCutter.h"
-#include "partitioner/memory/PlannedMemory.h"
+#include "partitioner/memory/CutMemoryPredictor.h"
 #include "passes/Passes.h"
 #include "runtime/session/Session.h"
 #include "tests/unit/partitioner/RandomGraph.h"
@@ -90,7 +90,7 @@ private:
       names += (names.empty() ? "" : ", ") + operand;
       types += (types.empty() ? "" : ", ") + operandType;
     }
-    body += "  " + result + " = " + op + "(" + names + ") {cleave.stage = " + std::to_string(stage) +
+    body += "  " + result + " = " + op + "(" + names + ") {cleave.stage_index = " + std::to_string(stage) +
             " : i64} : (" + types + ") -> " + type + "\n";
     return result;
   }
@@ -335,7 +335,7 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
   ModelGraph model;
   std::vector<uint32_t> stageOf;
   for (Operation &op : function.getBody().front())
-    if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
+    if (auto stage = op.getAttrOfType<IntegerAttr>(kStageIndexAttr)) {
       stageOf.push_back(stage.getInt());
       model.nodes.push_back({&op});
       auto &node = model.graph.nodes.emplace_back();
@@ -345,7 +345,7 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
           model.graph.weightBytes.push_back(ExampleShapes(function).bytesOf(operand));
         }
     }
-  const auto unsplit = PlannedMemory::make(function, "batch", microbatches, Machine::cpu(1));
+  const auto unsplit = CutMemoryPredictor::make(function, "batch", microbatches, Machine::cpu(1));
   ASSERT_TRUE(unsplit);
   const CutMemory &memory = *unsplit;
   const std::vector<RankMemory> held = memory.of(model, stageOf, ranks);

@@ -109,7 +109,7 @@ func.func @f(%x: tensor<3x6xf64>, %y: tensor<6x4xf64>) -> tensor<3x4xf64> {
   ShardingGroup split = product.columns();
   product.rolling->roll(split, "columns");
   EXPECT_THAT(product.rolling->getReport().failures, IsEmpty());
-  split.sums.clear();
+  split.partialSums.clear();
   product.rolling->roll(split, "columns");
   EXPECT_THAT(product.rolling->getReport().failures, Contains(HasSubstr("a sum is not owed")));
 }

@@ -1,6 +1,6 @@
 //===- HtmlTimeline.cpp - Timeline of devices -----------------------------===//
 #include "tools/cleave/inspect/HtmlTimeline.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "tools/cleave/inspect/HtmlChart.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
 //===- Forecast.cpp - Predicted times and memory of a plan ----------------===//
 #include "tools/driver/base/Forecast.h"
 #include "codegen/plan/Batch.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -53,7 +53,7 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
         return llvm::createStringError(
             name + ": has backward passes, whose times plans of this version do not predict");
   costs.ranksPerDeviceGroup = plan.mesh->dp * plan.mesh->tp;
-  costs.groupSize = plan.mesh->tp;
+  costs.tensorParallelSize = plan.mesh->tp;
   for (const auto &stage : plan.stages) {
     StageCost &cost = costs.stages.emplace_back();
     for (uint32_t position = 0; position < costs.ranksPerDeviceGroup; ++position) {

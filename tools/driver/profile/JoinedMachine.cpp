@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-std::vector<HostBlock> blocksOf(llvm::ArrayRef<std::string> hosts) {
-  std::vector<HostBlock> blocks;
+std::vector<HostRanks> groupByHost(llvm::ArrayRef<std::string> hosts) {
+  std::vector<HostRanks> blocks;
   for (uint32_t rank = 0; rank < hosts.size(); ++rank)
     if (rank > 0 && hosts[rank] == hosts[rank - 1])
       ++blocks.back().count;

@@ -29,7 +29,7 @@ struct Branches : CutMemory {
     }
     return held;
   }
-  int64_t least(const ModelGraph &, MemoryBudgetsRef budgets) const override {
+  int64_t lowerBound(const ModelGraph &, MemoryBudgetsRef budgets) const override {
     int64_t most = 0;
     for (auto [node, others] : llvm::zip(model.graph.nodes, beside)) {
       int64_t bytes = others;
@@ -121,7 +121,7 @@ TEST(CutFittingBranches, GivesEachTowerADevice) {
   const Branches branches(towers(3), std::vector<int64_t>(8, 5));
   EXPECT_LT(branches.leastOfAll(2, 2), 120);
   EXPECT_FALSE(branches.fitting(2, MemoryBudgets(2, 150)).fit().cut);
-  const auto least = branches.fitting(2, MemoryBudgets(2, 1)).leastBudget();
+  const auto least = branches.fitting(2, MemoryBudgets(2, 1)).minBudget();
   ASSERT_TRUE(least);
   EXPECT_EQ(least->bytes, branches.leastOfAll(2, 2));
   const std::vector<uint32_t> &stageOf = least->fitted.cut->stageOf;
@@ -143,7 +143,7 @@ TEST(CutFittingBranches, SkipsBurdenThoseTheyReach) {
   ASSERT_TRUE(fitted.cut);
   EXPECT_EQ(fitted.cut->stageOf, (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_FALSE(branches.fitting(3, MemoryBudgets(3, 41)).fit().cut);
-  EXPECT_EQ(branches.fitting(3, MemoryBudgets(3, 1)).leastBudget()->bytes, 42);
+  EXPECT_EQ(branches.fitting(3, MemoryBudgets(3, 1)).minBudget()->bytes, 42);
 }
 
 // As MemoryConstrainedCutter.KeepsToItsRoomAndKnowsHowMuchIsEnough, with branches, skips and weights that
@@ -174,7 +174,7 @@ TEST(CutFittingBranches, KeepToTheirRoomAndAreNearTheLeast) {
     for (int64_t room : {least / 2, least - 1, least, least + least / 8, 2 * least})
       if (const auto fitted = branches.fitting(stages, MemoryBudgets(ranks, room)).fit(); fitted.cut)
         check(*fitted.cut, room);
-    const auto enough = branches.fitting(stages, MemoryBudgets(ranks, 0)).leastBudget();
+    const auto enough = branches.fitting(stages, MemoryBudgets(ranks, 0)).minBudget();
     ASSERT_TRUE(enough);
     check(*enough->fitted.cut, enough->bytes);
     ++asked;

@@ -1,7 +1,7 @@
 // Runs random functions operation by operation on the parts that a class gives to each rank, and compares
 // with the whole.
 #include "partitioner/sharding/ShardingPropagation.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/semantics/Shapes.h"
 #include "tests/unit/partitioner/ParseModule.h"
 #include "tests/unit/partitioner/RandomFunction.h"
@@ -89,16 +89,16 @@ private:
     EXPECT_EQ(int64_t(labels.size()), tensor.size(dim));
     std::vector<int64_t> kept;
     for (auto [position, label] : llvm::enumerate(labels))
-      if (label == ShardAssignment::kWhole || rankOf[label] == rank)
+      if (label == ShardAssignment::kReplicated || rankOf[label] == rank)
         kept.push_back(position);
     return tensor.index_select(dim, at::tensor(kept, at::kLong));
   }
 
   std::vector<Operand> operandsOf(OperatorOp op) const;
-  std::optional<Labels> factorLabels(const DimensionRule &rule, ArrayRef<Operand> operands,
+  std::optional<Labels> factorLabels(const OpShardingRule &rule, ArrayRef<Operand> operands,
                                      unsigned factor) const;
   void checkPositions(OperatorOp op, const IndexMap &rule, ArrayRef<Operand> operands);
-  void checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Operand> operands);
+  void checkFactor(OperatorOp op, const OpShardingRule &rule, ArrayRef<Operand> operands);
   void checkSplitResult(Operation *op, unsigned item, unsigned dim, const Labels &labels) const;
   std::vector<at::Tensor> run(OperatorOp op, ArrayRef<at::Tensor> operands, ArrayRef<int64_t> sizes) const;
   std::vector<at::Tensor> wholeResults(OperatorOp op) const {
@@ -149,7 +149,7 @@ std::vector<at::Tensor> SplitRun::run(OperatorOp op, ArrayRef<at::Tensor> operan
 
 /// What the operator makes split along `dim` is split so in the class, or said to be moved.
 void SplitRun::checkSplitResult(Operation *op, unsigned item, unsigned dim, const Labels &labels) const {
-  if (llvm::all_of(labels, [](int32_t label) { return label == ShardAssignment::kWhole; }))
+  if (llvm::all_of(labels, [](int32_t label) { return label == ShardAssignment::kReplicated; }))
     return;
   auto *own = assignmentOf(TensorRef{op->getResult(0), item});
   bool isSame = own && own->dim == dim && own->labels == labels;
@@ -161,13 +161,13 @@ void SplitRun::checkSplitResult(Operation *op, unsigned item, unsigned dim, cons
 }
 
 /// The labels of a factor's positions, where every split operand is split along it.
-std::optional<Labels> SplitRun::factorLabels(const DimensionRule &rule, ArrayRef<Operand> operands,
+std::optional<Labels> SplitRun::factorLabels(const OpShardingRule &rule, ArrayRef<Operand> operands,
                                              unsigned factor) const {
   Labels labels(rule.factors[factor].size, -2);
   for (auto [i, operand] : llvm::enumerate(operands)) {
     if (!operand.assignment)
       continue;
-    const DimensionRule::Dim &dim = rule.operands[i][operand.assignment->dim];
+    const OpShardingRule::Dim &dim = rule.operands[i][operand.assignment->dim];
     if (!llvm::is_contained(dim, factor))
       return std::nullopt;
     int64_t stride = 1;
@@ -187,8 +187,9 @@ std::optional<Labels> SplitRun::factorLabels(const DimensionRule &rule, ArrayRef
 }
 
 /// The dimension that a factor is part of, and the labels of its positions.
-std::optional<std::pair<unsigned, Labels>>
-spread(const DimensionRule &rule, ArrayRef<DimensionRule::Dim> dims, unsigned factor, const Labels &labels) {
+std::optional<std::pair<unsigned, Labels>> spread(const OpShardingRule &rule,
+                                                  ArrayRef<OpShardingRule::Dim> dims, unsigned factor,
+                                                  const Labels &labels) {
   for (auto [d, dim] : llvm::enumerate(dims)) {
     if (!llvm::is_contained(dim, factor))
       continue;
@@ -205,7 +206,7 @@ spread(const DimensionRule &rule, ArrayRef<DimensionRule::Dim> dims, unsigned fa
   return std::nullopt;
 }
 
-void SplitRun::checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Operand> operands) {
+void SplitRun::checkFactor(OperatorOp op, const OpShardingRule &rule, ArrayRef<Operand> operands) {
   std::optional<Labels> labels;
   unsigned factor = 0;
   auto isWanted = [&](unsigned candidate, const Labels &known) {
@@ -223,7 +224,7 @@ void SplitRun::checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Op
   ASSERT_TRUE(labels.has_value()) << "the split operands have no factor in common";
   std::vector<at::Tensor> wanted = wholeResults(op), sums;
   auto result = spread(rule, rule.results[0], factor, *labels);
-  bool isSum = llvm::is_contained(split.sums, op->getResult(0));
+  bool isSum = llvm::is_contained(split.partialSums, op->getResult(0));
   for (unsigned rank = 0; rank < ranks; ++rank) {
     std::vector<at::Tensor> local;
     for (auto [i, operand] : llvm::enumerate(operands)) {
@@ -257,9 +258,9 @@ void SplitRun::checkPositions(OperatorOp op, const IndexMap &rule, ArrayRef<Oper
   std::vector<at::Tensor> wanted = wholeResults(op);
   std::vector<Labels> results, from;
   for (const Operand &operand : operands)
-    from.push_back(operand.assignment
-                       ? operand.assignment->labels
-                       : Labels(whole.tensorOf(operand.use->get()).size(rule.dim), ShardAssignment::kWhole));
+    from.push_back(operand.assignment ? operand.assignment->labels
+                                      : Labels(whole.tensorOf(operand.use->get()).size(rule.dim),
+                                               ShardAssignment::kReplicated));
   for (unsigned item = 0; item < wanted.size(); ++item) {
     auto *own = assignmentOf(TensorRef{op->getResult(0), item});
     Labels &labels = results.emplace_back();
@@ -291,7 +292,7 @@ void SplitRun::check(OperatorOp op) {
   std::vector<Operand> operands = operandsOf(op);
   if (llvm::none_of(operands, [](const Operand &operand) { return operand.assignment; }))
     return;
-  auto rule = dimensionRuleOf(op, whole.shapes);
+  auto rule = opShardingRuleOf(op, whole.shapes);
   auto positions = indexMapOf(op, whole.shapes);
   auto isAlong = [&](const Operand &operand) {
     return operand.assignment && positions && operand.assignment->dim == positions->dim;
@@ -328,7 +329,7 @@ TEST(ShardingPropagationTest, OwesAllThatRandomFunctionsNeed) {
         }
         run.checkReturn(*function.getOps<func::ReturnOp>().begin());
         ASSERT_FALSE(HasFailure());
-        sums += split.sums.size(), added += split.addOnce.size(), gathers += split.gathers.size();
+        sums += split.partialSums.size(), added += split.addOnce.size(), gathers += split.gathers.size();
         reshards += split.reshards.size(), outputs += split.outputs.size();
         free +=
             split.count > 1 && split.tensors.size() > 2 && split.gathers.empty() && split.reshards.empty();

@@ -34,7 +34,7 @@ TEST(Simulator, KeepsActivationsUntilTheirLastGradient) {
   costs.link = {0, 6};
   costs.stages[0].activationBytes = 100;
   const Forecast forecast =
-      llvm::cantFail(simulate(scheduleOf(TrainingKind::OneForwardOneBackward, {2, 1, 1}), costs));
+      llvm::cantFail(simulate(scheduleOf(TrainingSchedule::OneForwardOneBackward, {2, 1, 1}), costs));
   // The value that is sent, the receive that is posted for the gradient, the gradient while it is used.
   EXPECT_EQ(liveOn(forecast, 0), (Lines{"0.00: 1, 100", "1.00: 1, 106", "1.00: 1, 112", "2.00: 1, 106",
                                         "7.00: 1, 100", "8.00: 0, 0"}));
@@ -49,7 +49,7 @@ TEST(Simulator, KeepsWhatAnotherStageOfTheRankWaitsFor) {
             (Lines{"0.00: 1, 1", "1.00: 0, 0", "1.00: 0, 6", "1.00: 0, 0", "1.00: 1, 1", "2.00: 0, 0"}));
 }
 
-/// The most that is held at the begin of a change or between two.
+/// The most that is held at the beginning of a change or between two.
 static int64_t mostOf(const std::vector<MemoryStep> &steps) {
   int64_t most = 0;
   for (const MemoryStep &step : steps)
@@ -67,17 +67,17 @@ static int64_t liveAt(const RankForecast &rank, double time) {
 }
 
 TEST(Simulator, MemoryOverTimeReachesThePeak) {
-  constexpr TrainingKind kinds[] = {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward,
-                                    TrainingKind::Interleaved, TrainingKind::ZeroBubbleH1};
+  constexpr TrainingSchedule kinds[] = {TrainingSchedule::Gpipe, TrainingSchedule::OneForwardOneBackward,
+                                        TrainingSchedule::Interleaved, TrainingSchedule::ZeroBubbleH1};
   for (uint32_t seed = 0; seed < 400; ++seed) {
     Dice dice(seed);
-    const TrainingKind kind = kinds[dice.below(4)];
-    const Shape shape{1 + dice.below(6), kind == TrainingKind::Interleaved ? 1 + dice.below(3) : 1,
+    const TrainingSchedule kind = kinds[dice.below(4)];
+    const Shape shape{1 + dice.below(6), kind == TrainingSchedule::Interleaved ? 1 + dice.below(3) : 1,
                       1 + dice.below(9)};
     SCOPED_TRACE(nameOf(kind).str() + ": " + textOf(shape) + ", seed " + std::to_string(seed));
     PipelineCosts costs = costsOf(drawStages(dice, shape.p * shape.v));
     Pipeline pipeline = pipelineOf(shape);
-    pipeline.width = costs.ranksPerDeviceGroup = 1 + dice.below(3);
+    pipeline.ranksPerDeviceGroup = costs.ranksPerDeviceGroup = 1 + dice.below(3);
     costs.overlapsTransfers = dice.below(2);
     for (uint32_t stage = 0; stage < costs.stages.size(); ++stage) {
       costs.stages[stage].activationBytes = dice.below(40);
@@ -87,7 +87,7 @@ TEST(Simulator, MemoryOverTimeReachesThePeak) {
       transfer.bytes = dice.below(50);
     costs.link = {draw(dice) / 4, 16};
     const Forecast forecast =
-        llvm::cantFail(simulate(llvm::cantFail(trainingSchedule(kind, pipeline)), costs));
+        llvm::cantFail(simulate(llvm::cantFail(makeTrainingSchedule(kind, pipeline)), costs));
     const int64_t base = dice.below(1000);
     for (const RankForecast &rank : forecast.ranks) {
       const std::vector<MemoryStep> steps = memoryOverTime(rank, base);

@@ -11,7 +11,8 @@
 
 using namespace cleave;
 
-static Forecast forecastOf(TrainingKind kind, const Shape &shape, const Times &times, bool overlaps = true) {
+static Forecast forecastOf(TrainingSchedule kind, const Shape &shape, const Times &times,
+                           bool overlaps = true) {
   PipelineCosts costs = costsOf(std::vector(shape.p * shape.v, times));
   costs.overlapsTransfers = overlaps;
   return llvm::cantFail(simulate(scheduleOf(kind, shape), costs));
@@ -41,7 +42,7 @@ template <typename Check> static void sweep(uint32_t v, Check check) {
 TEST(SimulatorFormulas, Gpipe) {
   sweep(1, [](const Shape &shape, const Times &times) {
     for (bool overlaps : {true, false}) {
-      const Forecast forecast = forecastOf(TrainingKind::Gpipe, shape, times, overlaps);
+      const Forecast forecast = forecastOf(TrainingSchedule::Gpipe, shape, times, overlaps);
       expectBubble(forecast, (shape.p - 1) * (times.f + times.b()));
       for (const RankForecast &rank : forecast.ranks)
         EXPECT_EQ(rank.peakActivations, shape.m);
@@ -52,7 +53,7 @@ TEST(SimulatorFormulas, Gpipe) {
 TEST(SimulatorFormulas, OneForwardOneBackward) {
   sweep(1, [](const Shape &shape, const Times &times) {
     for (bool overlaps : {true, false}) {
-      const Forecast forecast = forecastOf(TrainingKind::OneForwardOneBackward, shape, times, overlaps);
+      const Forecast forecast = forecastOf(TrainingSchedule::OneForwardOneBackward, shape, times, overlaps);
       expectBubble(forecast, (shape.p - 1) * (times.f + times.b()));
       for (uint32_t rank = 0; rank < shape.p; ++rank)
         EXPECT_EQ(forecast.ranks[rank].peakActivations, std::min(shape.p - rank, shape.m));
@@ -63,13 +64,13 @@ TEST(SimulatorFormulas, OneForwardOneBackward) {
 TEST(SimulatorFormulas, Interleaved) {
   for (uint32_t v = 1; v <= 4; ++v)
     sweep(v, [&](const Shape &shape, const Times &times) {
-      const Forecast forecast = forecastOf(TrainingKind::Interleaved, shape, times);
+      const Forecast forecast = forecastOf(TrainingSchedule::Interleaved, shape, times);
       const Shape full{shape.p, v, (shape.m + shape.p - 1) / shape.p * shape.p};
       // Of a stage, which is one of v that share what a rank does for a micro-batch.
       if (shape.m == full.m)
         expectBubble(forecast, (shape.p - 1) * (times.f + times.b()));
       else
-        EXPECT_LE(forecast.seconds, forecastOf(TrainingKind::Interleaved, full, times).seconds + 1e-9);
+        EXPECT_LE(forecast.seconds, forecastOf(TrainingSchedule::Interleaved, full, times).seconds + 1e-9);
       for (uint32_t rank = 0; rank < shape.p; ++rank) {
         const uint32_t most = std::min(shape.m * v, (v - 1) * shape.p + 2 * (shape.p - 1 - rank) + 1);
         if (shape.m == full.m)
@@ -86,15 +87,15 @@ TEST(SimulatorFormulas, ZeroBubble) {
     auto bubble = [&] {
       return (shape.p - 1) * (times.f + times.x) - (std::min(shape.m, shape.p) - 1) * times.w;
     };
-    EXPECT_GE(forecastOf(TrainingKind::ZeroBubbleH1, shape, times).bubbleSeconds(0), bubble() - 1e-9);
+    EXPECT_GE(forecastOf(TrainingSchedule::ZeroBubbleH1, shape, times).bubbleSeconds(0), bubble() - 1e-9);
     times.w = std::min({times.f, times.x, times.w});
-    const Forecast forecast = forecastOf(TrainingKind::ZeroBubbleH1, shape, times);
+    const Forecast forecast = forecastOf(TrainingSchedule::ZeroBubbleH1, shape, times);
     expectBubble(forecast, bubble());
     for (const RankForecast &rank : forecast.ranks)
       EXPECT_EQ(rank.peakActivations, std::min(shape.p, shape.m));
     // Where sends wait, times other than those that the table is laid out with cost more.
     times = {times.f, times.f, times.f};
-    expectBubble(forecastOf(TrainingKind::ZeroBubbleH1, shape, times, /*overlaps=*/false), bubble());
+    expectBubble(forecastOf(TrainingSchedule::ZeroBubbleH1, shape, times, /*overlaps=*/false), bubble());
   });
 }
 
@@ -131,13 +132,13 @@ TEST(SimulatorFormulas, UnequalStagesForwardAndBackward) {
     const Shape shape{1 + dice.below(8), 1, 1 + dice.below(16)};
     const std::vector<Times> stages = drawStages(dice, shape.p);
     const Forecast forecast =
-        llvm::cantFail(simulate(scheduleOf(TrainingKind::Gpipe, shape), costsOf(stages)));
+        llvm::cantFail(simulate(scheduleOf(TrainingSchedule::Gpipe, shape), costsOf(stages)));
     const double forward = chainSeconds(stages, shape.m, [](auto &each) { return each.f; }),
                  backward = chainSeconds(stages, shape.m, [](auto &each) { return each.b(); });
     EXPECT_NEAR(forecast.seconds, forward + backward, 1e-9);
     // A stage need not be slowest in both, and then forward and backward passes fill each other's waits.
     const Forecast alternating =
-        llvm::cantFail(simulate(scheduleOf(TrainingKind::OneForwardOneBackward, shape), costsOf(stages)));
+        llvm::cantFail(simulate(scheduleOf(TrainingSchedule::OneForwardOneBackward, shape), costsOf(stages)));
     EXPECT_LE(alternating.seconds, forward + backward + 1e-9);
   }
 }
@@ -178,12 +179,12 @@ static void expectTimelineOf(const plan::Schedule &schedule, const Forecast &for
 }
 
 TEST(Simulator, KeepsToTheTable) {
-  constexpr TrainingKind kinds[] = {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward,
-                                    TrainingKind::Interleaved, TrainingKind::ZeroBubbleH1};
+  constexpr TrainingSchedule kinds[] = {TrainingSchedule::Gpipe, TrainingSchedule::OneForwardOneBackward,
+                                        TrainingSchedule::Interleaved, TrainingSchedule::ZeroBubbleH1};
   for (uint32_t seed = 0; seed < 200; ++seed) {
     Dice dice(seed);
-    const TrainingKind kind = kinds[dice.below(4)];
-    const Shape shape{1 + dice.below(6), kind == TrainingKind::Interleaved ? 1 + dice.below(3) : 1,
+    const TrainingSchedule kind = kinds[dice.below(4)];
+    const Shape shape{1 + dice.below(6), kind == TrainingSchedule::Interleaved ? 1 + dice.below(3) : 1,
                       1 + dice.below(9)};
     SCOPED_TRACE(nameOf(kind).str() + ": " + textOf(shape) + ", seed " + std::to_string(seed));
     PipelineCosts costs = costsOf(drawStages(dice, shape.p * shape.v));
@@ -248,14 +249,14 @@ TEST(Simulator, LinksAreOfADirection) {
   costs.link = {0, 6};
   costs.linkOverrides[{1, 0}] = {7, 6};
   const Forecast forecast =
-      llvm::cantFail(simulate(scheduleOf(TrainingKind::OneForwardOneBackward, {2, 1, 1}), costs));
+      llvm::cantFail(simulate(scheduleOf(TrainingSchedule::OneForwardOneBackward, {2, 1, 1}), costs));
   EXPECT_EQ(timelineOf(forecast, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.00", "R0.0<1 1.00-13.00",
                                             "B0.0 13.00-14.00", "W0.0 14.00-15.00"}));
 }
 
 TEST(Simulator, TensorRanksActAlike) {
   Pipeline pipeline = pipelineOf({2, 1, 2});
-  pipeline.width = 2;
+  pipeline.ranksPerDeviceGroup = 2;
   PipelineCosts costs = twoStages(false);
   costs.ranksPerDeviceGroup = 2;
   const Forecast alone = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false))),
@@ -276,7 +277,7 @@ TEST(Simulator, TensorRanksActAlike) {
 /// Each of them has another slow link, behind each other.
 TEST(Simulator, TensorRanksWaitForEachOther) {
   Pipeline pipeline = pipelineOf({3, 1, 1});
-  pipeline.width = 2;
+  pipeline.ranksPerDeviceGroup = 2;
   for (bool overlaps : {false, true}) {
     SCOPED_TRACE(overlaps);
     PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
@@ -290,10 +291,10 @@ TEST(Simulator, TensorRanksWaitForEachOther) {
 /// They do not, and may have less to do.
 TEST(Simulator, DataRanksGoOnByThemselves) {
   Pipeline pipeline = pipelineOf({3, 1, 1});
-  pipeline.width = 2;
+  pipeline.ranksPerDeviceGroup = 2;
   PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
   costs.ranksPerDeviceGroup = 2;
-  costs.groupSize = 1;
+  costs.tensorParallelSize = 1;
   costs.linkOverrides[{0, 2}] = costs.linkOverrides[{3, 5}] = {10, 1e9};
   plan::Schedule schedule = gpipe(pipeline);
   EXPECT_NEAR(llvm::cantFail(simulate(schedule, costs)).seconds, 13, 1e-6);
@@ -329,7 +330,7 @@ TEST(SimulatorErrors, TablesThatCannotFinish) {
 
 // With buffers both sends go through.
 TEST(SimulatorErrors, SendsThatFaceEachOther) {
-  plan::Schedule schedule = scheduleOf(TrainingKind::Gpipe, {2, 1, 2});
+  plan::Schedule schedule = scheduleOf(TrainingSchedule::Gpipe, {2, 1, 2});
   // Rank 1: R F B W S R F B W S.
   auto &actions = schedule.ranks[1]->actions;
   std::rotate(actions.begin() + 2, actions.begin() + 4, actions.begin() + 7);

@@ -10,12 +10,12 @@ namespace cleave::runtime {
 
 using at::Tensor;
 
-TEST(FlatPartsTest, BringsTensorsBackFromARow) {
+TEST(FlatBufferTest, BringsTensorsBackFromABuffer) {
   // A part with a dtype of one byte first, so that the next part is misaligned.
   const std::vector<Tensor> parts = {at::ones({3}, at::kBool), at::arange(6, at::kFloat).view({2, 3}).t(),
                                      at::empty({0, 4}), at::scalar_tensor(7, at::kLong),
                                      at::arange(5, at::kBFloat16)};
-  const FlatParts flat = flatten(parts, c10::kCPU);
+  const FlatBuffer flat = flatten(parts, c10::kCPU);
   EXPECT_EQ(flat.counts, (std::vector<int64_t>{3, 24, 0, 8, 10}));
   EXPECT_EQ(flat.bytes.numel(), 45);
   std::vector<Tensor> filled;
@@ -27,7 +27,7 @@ TEST(FlatPartsTest, BringsTensorsBackFromARow) {
     EXPECT_TRUE(at::equal(filled[i], parts[i])) << i;
 }
 
-TEST(FlatPartsTest, RefusesARowOfAnotherSize) {
+TEST(FlatBufferTest, RefusesABufferOfAnotherSize) {
   EXPECT_THROW(unflatten(at::zeros({9}, at::kByte), {at::zeros({2})}), c10::Error);
 }
 
@@ -47,12 +47,12 @@ TEST(DeviceProcessGroupTest, SwapsUnevenParts) {
         given.push_back(other == index ? at::empty({0}) : part(index, other));
         taken.push_back(at::zeros_like(other == index ? given.back() : part(other, index)));
       }
-      group.swap(given, taken, c10::kCPU);
+      group.allToAll(given, taken, c10::kCPU);
       for (uint32_t other = 0; other < size; ++other)
         if (other != index) {
           EXPECT_TRUE(at::equal(taken[other], part(other, index))) << other << " to " << index;
         }
-      EXPECT_TRUE(at::equal(group.sum(at::full({5}, double(index))), at::full({5}, 3.0)));
+      EXPECT_TRUE(at::equal(group.allReduce(at::full({5}, double(index))), at::full({5}, 3.0)));
       EXPECT_TRUE(at::equal(group.broadcast(at::full({2, 2}, double(index)).t(), 2), at::full({2, 2}, 2.0)));
     });
   for (std::thread &thread : threads)
@@ -95,7 +95,7 @@ public:
 
 /// Aborts `group` twice while another thread waits for `backend`.
 static void abortWaiting(DeviceProcessGroup &group, const StuckBackend &backend) {
-  std::thread waiting([&] { EXPECT_THROW(group.sum(at::ones({3})), TransportClosed); });
+  std::thread waiting([&] { EXPECT_THROW(group.allReduce(at::ones({3})), TransportClosed); });
   while (!backend.started)
     std::this_thread::yield();
   group.abort();
@@ -108,7 +108,7 @@ TEST(DeviceProcessGroupTest, EndsWhenItIsAborted) {
   DeviceProcessGroup group(backend);
   abortWaiting(group, *backend);
   EXPECT_EQ(backend->aborts, 1);
-  EXPECT_THROW(group.sum(at::ones({3})), TransportClosed);
+  EXPECT_THROW(group.allReduce(at::ones({3})), TransportClosed);
 }
 
 TEST(DeviceProcessGroupTest, LeavesBehindWhatCannotBeAborted) {
@@ -133,7 +133,7 @@ TEST(DeviceProcessGroupTest, KeepsWhatMayStillBeWritten) {
   backend->mayAbort = end.get_future().share();
   {
     DeviceProcessGroup group(backend);
-    std::unique_ptr<Message> unread = group.receive(1, at::ones({3}));
+    std::unique_ptr<PendingMessage> unread = group.receive(1, at::ones({3}));
     (void)group.receive(1, at::ones({3}));
     group.abort();
   }
@@ -154,7 +154,7 @@ TEST(DeviceProcessGroupTest, PrefersTheRunsFailureToItsOwn) {
       std::this_thread::yield();
     group.abort();
   });
-  EXPECT_THROW(group.sum(at::ones({3})), TransportClosed);
+  EXPECT_THROW(group.allReduce(at::ones({3})), TransportClosed);
   noticing.join();
 }
 
@@ -162,7 +162,8 @@ TEST(DeviceProcessGroupTest, TellsOfItsOwnFailureWhereTheRunGoesOn) {
   auto backend = c10::make_intrusive<StuckBackend>();
   DeviceProcessGroup group(backend);
   backend->work->fail("invalid usage");
-  EXPECT_THAT([&] { group.sum(at::ones({3})); }, testing::ThrowsMessage<std::runtime_error>("invalid usage"));
+  EXPECT_THAT([&] { group.allReduce(at::ones({3})); },
+              testing::ThrowsMessage<std::runtime_error>("invalid usage"));
 }
 
 } // namespace cleave::runtime

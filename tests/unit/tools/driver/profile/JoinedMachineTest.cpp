@@ -45,9 +45,9 @@ protected:
 } // namespace
 
 TEST(HostBlocks, AreRanksThatFollowEachOther) {
-  EXPECT_THAT(blocksOf({"a", "a", "b", "b"}), ElementsAre(HostBlock{0, 2}, HostBlock{2, 2}));
-  EXPECT_THAT(blocksOf({"a", "b", "a"}), ElementsAre(HostBlock{0, 1}, HostBlock{1, 1}, HostBlock{2, 1}));
-  EXPECT_THAT(blocksOf({"a"}), ElementsAre(HostBlock{0, 1}));
+  EXPECT_THAT(groupByHost({"a", "a", "b", "b"}), ElementsAre(HostRanks{0, 2}, HostRanks{2, 2}));
+  EXPECT_THAT(groupByHost({"a", "b", "a"}), ElementsAre(HostRanks{0, 1}, HostRanks{1, 1}, HostRanks{2, 1}));
+  EXPECT_THAT(groupByHost({"a"}), ElementsAre(HostRanks{0, 1}));
 }
 
 TEST_F(JoinedMachineTest, OneBlockIsTheMachine) {

@@ -22,7 +22,7 @@ public:
   int threads() const override { return 1; }
   llvm::Expected<double> secondsOf(const Call &timed, const Call *before) override {
     // A pass begins with what a call takes.
-    passes += timed.name == "aten::relu" && !before;
+    rounds += timed.name == "aten::relu" && !before;
     ++calls[timed.name][before ? before->name : ""];
     if (timed.name == "aten::linear") {
       const at::Tensor weight = timed.operands(0).front().at(1).toTensor();
@@ -31,16 +31,16 @@ public:
     if (before)
       for (const torch::jit::Stack &turn : before->operands(0))
         weightsBefore.insert(turn.at(1).toTensor().data_ptr());
-    return seconds.at(passes - 1);
+    return seconds.at(rounds - 1);
   }
   std::vector<int64_t> messageBytes() const override { return {4, 4 << 20}; }
-  llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override {
+  llvm::Expected<double> secondsOfMessage(int64_t bytes, bool sends) override {
     const bool isLarge = bytes > 4;
     // Latency 1, and 2 for the bytes of the large one.
-    return seconds.at(passes - 1) * (handsOver ? (isLarge ? 5 : 2) : (isLarge ? 2 : 1));
+    return seconds.at(rounds - 1) * (sends ? (isLarge ? 5 : 2) : (isLarge ? 2 : 1));
   }
 
-  size_t passes = 0;
+  size_t rounds = 0;
   /// How often each was timed, by what was called before.
   std::map<std::string, std::map<std::string, int>> calls;
   std::map<at::ScalarType, std::set<int64_t>> columns;
@@ -53,8 +53,8 @@ private:
 class ProfileTest : public testing::Test {
 protected:
   /// One device is the other's like.
-  static Machine profiled(ToldTimer &timer, int passes, bool quick = false) {
-    return llvm::cantFail(profile({{"cpu:0", "cpu:1"}, quick, passes, {}}, timer));
+  static Machine profiled(ToldTimer &timer, int rounds, bool quick = false) {
+    return llvm::cantFail(profile({{"cpu:0", "cpu:1"}, quick, rounds, {}}, timer));
   }
 };
 } // namespace
@@ -107,13 +107,13 @@ TEST_F(ProfileTest, MeasuresOperatorsAfterWork) {
 
 /// Neither the first nor the last, neither the fastest nor the mean.
 TEST_F(ProfileTest, TakesTheMedianOfPasses) {
-  for (const std::vector<double> &passes :
+  for (const std::vector<double> &rounds :
        {std::vector{2e-3, 9e-3, 1e-3}, {1e-3, 2e-3, 9e-3}, {9e-3, 1e-3, 2e-3}, {9e-3, 2e-3, 1e-3, 5e-3}}) {
-    ToldTimer timer(passes);
-    const Machine machine = profiled(timer, passes.size(), /*quick=*/true);
+    ToldTimer timer(rounds);
+    const Machine machine = profiled(timer, rounds.size(), /*quick=*/true);
     const DeviceSpec &device = machine.devices[1];
-    EXPECT_EQ(timer.passes, passes.size());
-    EXPECT_DOUBLE_EQ(device.operatorSeconds, 2e-3);
+    EXPECT_EQ(timer.rounds, rounds.size());
+    EXPECT_DOUBLE_EQ(device.dispatchSeconds, 2e-3);
     // Of what takes no longer than a call, a tenth is thought to be its own.
     EXPECT_NEAR(device.rates->products.at({GemmKind::Matrix, "float32"}).at({1, 1, 64, 64}),
                 2 * 64 * 64 / 2e-4, 1e4);

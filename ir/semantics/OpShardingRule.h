@@ -1,0 +1,97 @@
+//===- OpShardingRule.h - Sharding rules of operators -----------*- C++ -*-===//
+#ifndef CLEAVE_IR_SEMANTICS_OPSHARDINGRULE_H
+#define CLEAVE_IR_SEMANTICS_OPSHARDINGRULE_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace cleave {
+
+/// What sharding a factor over ranks requires.
+enum class FactorKind {
+  PassThrough,      ///< in operands and results: no communication
+  Reduce,           ///< in operands only: results are partial sums
+  Lookup,           ///< indexed by an operand: indices are masked, results are partial sums
+  Broadcast,        ///< in results only: each rank makes its shard
+  Scan,             ///< a scan: slices run in order, with a carried state
+  Halo,             ///< needs neighbouring elements
+  NeedsReplication, ///< must be whole: needs an all-gather
+};
+
+/// Sharding rule of one operator call: its factors, and for each dimension of each operand and result the
+/// factors whose product it is, major to minor. A dimension of size 1 that only a view sees has no factors.
+/// An operand that is no tensor has no dimensions. Operands are those of `flatOperands` (Shapes.h), where the
+/// items of a list made in the function replace it. A result that is a list has the dimensions of each of its
+/// items.
+///
+/// The form is that of Shardy's op sharding rule (pass-through, reduction, need-replication factors).
+struct OpShardingRule {
+  struct Factor {
+    FactorKind kind;
+    int64_t size;
+    bool operator==(const Factor &) const = default;
+  };
+  using Dim = llvm::SmallVector<unsigned, 1>;
+  using Dims = llvm::SmallVector<Dim>;
+  /// The values of operand `indicesOperand` are indices of dimension `tableDim` of operand `tableOperand`.
+  /// That dimension has a NeedsReplication factor. If every index equals its own position (an arange), the
+  /// factor passes through.
+  struct Lookup {
+    unsigned indicesOperand, tableOperand, tableDim;
+    bool operator==(const Lookup &) const = default;
+  };
+  llvm::SmallVector<Factor> factors;
+  llvm::SmallVector<Dims> operands, results;
+  llvm::SmallVector<Lookup, 0> lookups;
+  /// The factor that the operator's `groups` argument counts.
+  std::optional<unsigned> groups;
+  /// A virtual factor `all` = `groups` × `each`, two adjacent factors; no dimension names it. With
+  /// grouped-query attention, query heads are indexed by `all`, key/value heads by `groups`. A rank with any
+  /// index of a group needs the whole group's key/value head.
+  struct Shared {
+    unsigned all, groups, each;
+    bool operator==(const Shared &) const = default;
+  };
+  std::optional<Shared> shared;
+  bool operator==(const OpShardingRule &) const = default;
+
+  unsigned addFactor(FactorKind kind, int64_t size) {
+    factors.push_back({kind, size});
+    return factors.size() - 1;
+  }
+  /// Makes a dimension of one new factor.
+  Dim addDim(FactorKind kind, int64_t size) { return {addFactor(kind, size)}; }
+};
+
+/// A rule in einsum's notation: one letter per factor, operands separated by commas, as in `...k, nk, n ->
+/// ...n`; `...` stands for any number of leading dimensions. A letter of operands only is Reduce, of results
+/// only Broadcast, of both PassThrough, unless `kinds` says otherwise, as in `k:replicated v:lookup`
+/// (replicated: NeedsReplication). Nothing if a shape has another number of dimensions than `text` says.
+std::optional<OpShardingRule>
+einsumRule(llvm::StringRef text, llvm::StringRef kinds,
+           llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> operandShapes,
+           llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> resultShapes);
+
+/// Broadcasting as in elementwise operators: dimensions are aligned from the right, and a size 1 that meets a
+/// larger one is a factor of its own. Scalars and absent operands have no dimensions.
+std::optional<OpShardingRule>
+elementwiseRule(llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> operandShapes,
+                llvm::ArrayRef<int64_t> resultShape);
+
+/// A view of row-major elements: the common refinement of both shapes; [4, 6] and [4, 2, 3] have the factors
+/// 4, 2, 3. Dimensions without a common refinement (6 x 4 viewed as 4 x 6) are NeedsReplication. Nothing for
+/// empty tensors.
+std::optional<OpShardingRule> viewRule(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
+
+/// elementwiseRule of one operand, except that its dimensions `dims` (negative: from the end) are of the
+/// given kind.
+std::optional<OpShardingRule> ruleWithKind(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims,
+                                           FactorKind kind, size_t operands, bool keepsDims);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_SEMANTICS_OPSHARDINGRULE_H
