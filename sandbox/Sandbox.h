@@ -9,15 +9,15 @@ namespace cleave::sandbox {
 
 /// What a process needs after it has given up the rest.
 struct Rights {
-  /// Regular files. Names of anything else, or of nothing, are ignored.
+  /// Regular files that may be read. Names of anything else, or of nothing, are ignored.
   std::vector<std::string> files;
-  /// Folders with all beneath them, and files of any kind.
+  /// Folders that may be read with all beneath them, and files of any kind.
   std::vector<std::string> folders;
-  /// A folder in which files are made, written and removed; empty: none.
-  std::string writes;
+  /// A folder that may be read, and in which files may be made, written and removed; empty: none.
+  std::string writableFolder;
 };
 
-/// What holds a process back. Nothing that it does takes it away again.
+/// The limits that a process is under. The process cannot lift them.
 struct Protection {
   /// The version of Landlock, which limits files; 0: it does not.
   int landlock = 0;

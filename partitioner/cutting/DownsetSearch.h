@@ -41,8 +41,7 @@ struct DeviceRow {
 /// Latencies on several kinds of accelerators as one amount of work: in time L an accelerator does at most L
 /// times its kind's rate, whatever groups it has. The work of a group is its minimum over the kinds of rate
 /// times latency. Any positive rates would do; these are in inverse proportion to the total latency of all
-/// groups on each kind, which is exact where kinds differ by a constant factor. For one kind, work is latency
-/// and the rate 1.
+/// groups on each kind, which is exact where kinds differ by a constant factor. For one kind, the rate is 1.
 class NormalizedWork {
 public:
   explicit NormalizedWork(const GroupGraph &graph);
@@ -66,8 +65,8 @@ struct DeviceAssignment {
 };
 
 /// Lower bound of the maxLoad of every contiguous placement. No group is faster than on its fastest device,
-/// and all devices together do all the work, where each second of a CPU replaces at most `exchange` seconds
-/// of accelerators. Infinite if some group fits no device.
+/// and all devices together do all the work, where one second of a CPU replaces at most as much accelerator
+/// work as the best group allows (max of NormalizedWork / cpuLatency). Infinite if a group fits no device.
 double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices);
 
 /// Finds the best placement among those whose devices, one after the other, complete downsets of `lattice`.
@@ -83,8 +82,7 @@ public:
 
   /// The best placement with a maxLoad below `bound`, if there is one. For a pipeline, the one with the
   /// smallest sum of squared loads; ties go to the one whose last device begins first.
-  /// \param workLeft     budget of work (SearchLimits::work), reduced by what was done; 0 if it ended the
-  /// search.
+  /// \param workLeft     budget (SearchLimits::work), reduced by what was done; 0 if it ended the search.
   /// \param mayEndEarly  obey CancellationScope; the remaining work is then 0.
   std::optional<DeviceAssignment> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
 
@@ -193,7 +191,7 @@ struct SearchOutcome {
 };
 
 /// Finds the best placement with a maxLoad below `bound`.
-/// \param work  remaining budget of work; reduced by the work that was done.
+/// \param work  remaining budget, reduced by the work that was done.
 SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, double bound,
                         uint64_t mostDownsets, uint64_t &work);
 

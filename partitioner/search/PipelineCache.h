@@ -1,4 +1,8 @@
-//===- PipelineCache.h - State of pipeline searches -------------*- C++ -*-===//
+//===- PipelineCache.h - Contents of PipelineCache --------------*- C++ -*-===//
+//
+// The class is declared in PipelineSearch.h.
+//
+//===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINECACHE_H
 #define CLEAVE_PARTITIONER_SEARCH_PIPELINECACHE_H
 

@@ -67,7 +67,7 @@ struct Estimate {
   bool lacksMemory = false;
   /// With an obstacle: lower bound of the seconds of another cut that may fit; nothing if none can.
   std::optional<double> refitLowerBound = std::nullopt;
-  /// The cut along program order that was estimated; owned by the request's `known`, null without it.
+  /// The cut along program order that was estimated; owned by the request's `cache`; null without one.
   const StageCut *cut = nullptr;
   /// The function that was estimated, sharded for this configuration.
   mlir::func::FuncOp function = nullptr;

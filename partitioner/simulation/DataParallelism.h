@@ -23,7 +23,7 @@ struct DataParallelGroup {
   /// (2 + K)Ψ/N, and (2 + 2 + K)Ψ/N.
   int64_t heldBytes(int64_t weights, int64_t gradients, int64_t optimizer) const;
 
-  /// Costs of a stage on one rank of the group, from those of the unsharded stage `whole`.
+  /// Costs of a stage on one rank of the group, from those of the stage without sharding, `unsharded`.
   ///
   /// From ZeRO stage 2 on, gradients are reduced after each micro-batch, since a rank keeps only its shard of
   /// the sum. The pass that computes them takes the longer of its computation and its reductions, except for

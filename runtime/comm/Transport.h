@@ -1,8 +1,8 @@
 //===- Transport.h - Messages and key-value store ---------------*- C++ -*-===//
 //
 // Two services between the processes of a run, as in c10d: point-to-point messages and a key-value store.
-// Gloo.cpp implements both and is the only file that knows c10d. Both throw exceptions derived from
-// std::exception.
+// Gloo.cpp implements both. Only it and the GPU groups (DeviceProcessGroup, DeviceLinks, the CUDA plugin) use
+// c10d. Both services throw exceptions derived from std::exception.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_COMM_TRANSPORT_H

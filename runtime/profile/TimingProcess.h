@@ -53,7 +53,7 @@ public:
   /// groups do not wait. The result must not outlive this object.
   std::unique_ptr<KernelTimer> timer(uint32_t first, uint32_t count, EndpointRanks ends);
 
-  /// EndpointRanks all processes, and returns the message that they end with.
+  /// Ends all processes, and returns the message that they end with.
   std::string fail(const std::string &message);
   /// Leaves the run.
   llvm::Error close() { return membership->leave(); }

@@ -107,7 +107,7 @@ static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBrok
   if (broker) {
     broker->use();
     if (!confinement.outputs.plan.empty())
-      if (llvm::Error error = broker->makePlanFolder().moveInto(rights.writes))
+      if (llvm::Error error = broker->makePlanFolder().moveInto(rights.writableFolder))
         return error;
   }
   if (confinement.unsandboxed)

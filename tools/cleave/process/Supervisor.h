@@ -32,7 +32,7 @@ struct Confinement {
   std::vector<std::string> files, folders;
   /// Libraries of operators, which are trusted and loaded before the work.
   std::vector<std::string> libraries;
-  /// Files written by a helper process: the work itself may write only an unfinished plan.
+  /// Files made and put in place by a helper process: the work itself may write only an unfinished plan.
   plan::OutputPaths outputs;
   /// No sandbox: the file is trusted, or the work needs what a sandbox cannot grant.
   bool unsandboxed = false;

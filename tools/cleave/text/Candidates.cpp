@@ -1,4 +1,4 @@
-//===- MeshCandidates.cpp - Table of evaluated meshes ---------------------===//
+//===- Candidates.cpp - Table of evaluated meshes -------------------------===//
 #include "tools/cleave/text/Candidates.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"

@@ -1,4 +1,4 @@
-//===- MeshCandidates.h - Table of evaluated meshes -------------*- C++ -*-===//
+//===- Candidates.h - Table of evaluated meshes -----------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_CANDIDATES_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_CANDIDATES_H
 

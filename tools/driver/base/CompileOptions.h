@@ -36,7 +36,7 @@ struct CompileOptions {
   std::vector<std::string> inputs;
   /// `ids=batch,seq`: names of an input's dimensions; a number or `_` leaves one static.
   std::vector<std::string> dynamic;
-  /// `ids=tokens`: the meaning of an input.
+  /// `ids=tokens`: what an input means: tokens, attention_mask, positions or labels.
   std::vector<std::string> roles;
   /// Number of devices; 0: that of the mesh or the machine, else 1.
   uint32_t devices = 0;
@@ -60,7 +60,7 @@ struct CompileOptions {
   /// `gpipe`, or `interleaved`: two stages per device. Empty or `auto`: the search tries both; gpipe without
   /// a search.
   std::string schedule = "";
-  /// Globs of module paths whose outputs can be captured.
+  /// Globs of module paths whose outputs the plan keeps as values and lists (plan::CapturePoint).
   std::vector<std::string> capturePoints;
   /// Replace operator sequences by equivalent fused operators (pass rewrite-idioms).
   bool rewriteIdioms = true;

@@ -1,4 +1,4 @@
-//===- MeshCandidates.cpp - MeshCandidates of a chosen mesh ---------------===//
+//===- MeshCandidates.cpp - Candidates beside a chosen mesh ---------------===//
 #include "tools/driver/search/MeshCandidates.h"
 #include "partitioner/machine/MakeError.h"
 #include "tools/driver/search/SearchWatch.h"

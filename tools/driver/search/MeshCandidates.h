@@ -1,4 +1,4 @@
-//===- MeshCandidates.h - MeshCandidates of a chosen mesh -------*- C++ -*-===//
+//===- MeshCandidates.h - Candidates beside a chosen mesh -------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -30,7 +30,7 @@ std::string remedyForMemory(const PipelineShape &shape, int64_t bytes);
 /// The memory limits of the machine's devices, as text. At least one device is limited.
 std::string memoryLimitsText(const PipelineShape &shape);
 
-/// Why a shape with limited devices was not chosen.
+/// Why a shape was not chosen: its devices, whose memory is limited, have too little.
 std::string memoryShortageReason(const PipelineShape &shape);
 
 } // namespace cleave
