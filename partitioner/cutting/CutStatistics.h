@@ -8,7 +8,8 @@
 
 namespace cleave {
 
-/// Bytes that stages send to each other; transfers within one rank are left out.
+/// Bytes that stages send to each other; transfers within one pipeline rank are left out.
+/// \param ranks  number of pipeline ranks; stage s is on pipeline rank s mod `ranks`.
 std::vector<TransferSize> transfersOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf,
                                       uint32_t ranks);
 
@@ -17,7 +18,7 @@ std::vector<TransferSize> transfersOf(const StageGraph &graph, llvm::ArrayRef<ui
 std::vector<int64_t> peakLiveBytes(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf,
                                    uint32_t stages);
 
-/// By rank: bytes of the weights of its stages, each weight once.
+/// By pipeline rank: bytes of the weights of its stages, each weight once.
 std::vector<int64_t> weightsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf, uint32_t ranks);
 
 /// Seconds of the critical path, with each operation on its fastest kind of device.

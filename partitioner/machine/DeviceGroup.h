@@ -30,42 +30,44 @@ struct DeviceGroup {
 CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t devicesPerGroup,
                                           uint32_t tensorParallelSize);
 
-/// The device groups of a pipeline's ranks: rank r has the r-th `devicesPerGroup` devices of the machine.
+/// The device groups of pipeline ranks: pipeline rank r has the r-th `devicesPerGroup` devices of the
+/// machine.
 struct PipelineDeviceGroups {
   struct Rank {
     /// Index into `kinds`.
     uint32_t kind;
-    /// Memory of the smallest device of the rank; nothing if none is limited.
+    /// Memory of the smallest device of the pipeline rank; nothing if none is limited.
     std::optional<int64_t> memoryBytes;
   };
   std::vector<Rank> ranks;
   /// The device groups that price operations differently, one of each.
   std::vector<DeviceGroup> kinds;
-  /// `link`: between two ranks. `linkOverrides`: by sender and receiver, links that differ from it. Each is
-  /// the slowest link between devices of the same position.
+  /// `link`: between two pipeline ranks. `linkOverrides`: by sender and receiver, links that differ from it.
+  /// Each is the slowest link between devices of the same position.
   Link link;
   std::map<std::pair<uint32_t, uint32_t>, Link> linkOverrides;
 
-  /// \param devicesPerGroup  number of devices of a rank.
+  /// \param devicesPerGroup  number of devices of a pipeline rank.
   PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t devicesPerGroup,
                        uint32_t tensorParallelSize);
-  /// By stage: its device. Stage s is on rank s mod ranks, and receives over the link from the stage before
-  /// it, as if that stage sent all its inputs.
+  /// By stage: its device. Stage s is on pipeline rank s mod their number, and receives over the link from
+  /// the stage before it, as if that stage sent all its inputs.
   std::vector<StageDevice> stageDevices(uint32_t stages) const;
-  /// The link over which rank `from` sends to rank `to`.
+  /// The link over which pipeline rank `from` sends to pipeline rank `to`.
   const Link &linkBetween(uint32_t from, uint32_t to) const;
   std::vector<std::optional<int64_t>> memoryOfRanks() const;
 };
 
-/// A rank that needs more bytes than its device has.
+/// A pipeline rank, or a rank of a plan, that needs more bytes than its device has.
 struct MemoryShortage {
   uint32_t rank;
   int64_t bytes, budget;
   std::string describe() const;
 };
 
-/// The rank that needs most bytes among those that exceed their budgets; nothing if none does.
-/// \param budgets  by rank; nothing for a rank that is not limited.
+/// The pipeline rank, or rank of a plan, that needs most bytes among those that exceed their budgets; nothing
+/// if none does.
+/// \param budgets  nothing for one that is not limited.
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<int64_t> bytes,
                                          llvm::ArrayRef<std::optional<int64_t>> budgets);
 

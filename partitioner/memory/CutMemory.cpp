@@ -1,4 +1,4 @@
-//===- CutMemory.cpp - Memory of ranks under a cut ------------------------===//
+//===- CutMemory.cpp - Memory of pipeline ranks under a cut ---------------===//
 #include "partitioner/memory/CutMemory.h"
 #include <algorithm>
 

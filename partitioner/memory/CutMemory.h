@@ -1,4 +1,4 @@
-//===- CutMemory.h - Memory of ranks under a cut ----------------*- C++ -*-===//
+//===- CutMemory.h - Memory of pipeline ranks under a cut -------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MEMORY_CUTMEMORY_H
 #define CLEAVE_PARTITIONER_MEMORY_CUTMEMORY_H
 
@@ -13,16 +13,17 @@ struct RankMemory {
   int64_t bytes() const { return weights + others; }
 };
 
-/// By rank: bytes of memory of its device; nothing for a device that is not limited.
+/// By pipeline rank, or by rank of a plan: bytes of memory of its device; nothing for a device that is not
+/// limited.
 using MemoryBudgets = std::vector<std::optional<int64_t>>;
 using MemoryBudgetsRef = llvm::ArrayRef<std::optional<int64_t>>;
 
-/// Among the ranks that exceed their budgets, the one that needs most bytes; nothing if all fit.
+/// Among the pipeline ranks that exceed their budgets, the one that needs most bytes; nothing if all fit.
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, MemoryBudgetsRef budgets);
 
-/// Predicts the memory of ranks under cuts of one function, for micro-batches of one size. Stage s of a cut
-/// is on rank s mod ranks. CutMemoryPredictor predicts it for programs. The interface is virtual because
-/// tests of MemoryConstrainedCutter use graphs with synthetic memory and no program.
+/// Predicts the memory of pipeline ranks under cuts of one function, for micro-batches of one size. Stage s
+/// of a cut is on pipeline rank s mod `ranks`. CutMemoryPredictor predicts it for programs. The interface is
+/// virtual because tests of MemoryConstrainedCutter use graphs with synthetic memory and no program.
 class CutMemory {
 public:
   virtual ~CutMemory() = default;

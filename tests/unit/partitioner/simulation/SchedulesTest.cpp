@@ -75,7 +75,7 @@ static std::string messageOf(llvm::Error error) {
 
 TEST(Gpipe, SendsMicrobatchesOneBehindTheOther) {
   const plan::Schedule schedule =
-      gpipe({.signature = 3, .stages = 2, .ranks = 2, .microbatches = 2, .transfers = chain(2)});
+      gpipe({.signature = 3, .stages = 2, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(2)});
   EXPECT_EQ(schedule.signature, 3u);
   EXPECT_EQ(schedule.name, "gpipe");
   EXPECT_EQ(schedule.microbatches, 2u);
@@ -88,14 +88,15 @@ TEST(Gpipe, SendsMicrobatchesOneBehindTheOther) {
 
 TEST(Gpipe, OrdersPeersByStage) {
   const std::vector<plan::Transfer> transfers = {{1, 2, {0}, {0}}, {0, 2, {0}, {0}}, {0, 1, {0}, {0}}};
-  const plan::Schedule schedule = gpipe({.stages = 3, .ranks = 3, .transfers = transfers});
+  const plan::Schedule schedule = gpipe({.stages = 3, .pipelineRanks = 3, .transfers = transfers});
   EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "S0.0>2"}));
   EXPECT_EQ(actionsOf(schedule, 1), (std::vector<std::string>{"R1.0<0", "F1.0", "S1.0>2"}));
   EXPECT_EQ(actionsOf(schedule, 2), (std::vector<std::string>{"R2.0<0", "R2.0<1", "F2.0"}));
 }
 
 TEST(Gpipe, InterleavesStagesOfARank) {
-  const plan::Schedule schedule = gpipe({.stages = 4, .ranks = 2, .microbatches = 2, .transfers = chain(4)});
+  const plan::Schedule schedule =
+      gpipe({.stages = 4, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(4)});
   EXPECT_EQ(schedule.name, "interleaved");
   EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "F0.1", "R2.0<1", "S0.1>1",
                                                               "F2.0", "S2.0>3", "R2.1<1", "F2.1", "S2.1>3"}));
@@ -106,7 +107,7 @@ TEST(Gpipe, RunsOneStageAlone) {
 }
 
 TEST(Gpipe, TensorRanksActAlike) {
-  Pipeline pipeline{.stages = 2, .ranks = 2, .microbatches = 3, .transfers = chain(2)};
+  Pipeline pipeline{.stages = 2, .pipelineRanks = 2, .microbatches = 3, .transfers = chain(2)};
   const plan::Schedule alone = gpipe(pipeline);
   pipeline.ranksPerDeviceGroup = 3;
   const plan::Schedule schedule = gpipe(pipeline);
@@ -153,7 +154,7 @@ static std::string passesOf(TrainingSchedule kind, const Pipeline &pipeline, uin
 }
 
 TEST(Training, GpipeGoesForwardFirst) {
-  const Pipeline pipeline{.stages = 2, .ranks = 2, .microbatches = 2, .transfers = chain(2)};
+  const Pipeline pipeline{.stages = 2, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(2)};
   const plan::Schedule schedule = llvm::cantFail(makeTrainingSchedule(TrainingSchedule::Gpipe, pipeline));
   EXPECT_EQ(schedule.name, "gpipe");
   EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1",
@@ -163,7 +164,7 @@ TEST(Training, GpipeGoesForwardFirst) {
 }
 
 TEST(Training, OneForwardOneBackwardByTurns) {
-  const Pipeline pipeline{.stages = 3, .ranks = 3, .microbatches = 4, .transfers = chain(3)};
+  const Pipeline pipeline{.stages = 3, .pipelineRanks = 3, .microbatches = 4, .transfers = chain(3)};
   const TrainingSchedule kind = TrainingSchedule::OneForwardOneBackward;
   EXPECT_EQ(passesOf(kind, pipeline, 0), "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 B0.2 W0.2 B0.3 W0.3");
   EXPECT_EQ(passesOf(kind, pipeline, 1), "F1.0 F1.1 B1.0 W1.0 F1.2 B1.1 W1.1 F1.3 B1.2 W1.2 B1.3 W1.3");
@@ -172,7 +173,7 @@ TEST(Training, OneForwardOneBackwardByTurns) {
 
 // Megatron's schedule of virtual pipeline stages: get_forward_backward_func with 2 ranks, 2 chunks.
 TEST(Training, InterleavesInGroupsOfRanks) {
-  Pipeline pipeline{.stages = 4, .ranks = 2, .microbatches = 4, .transfers = chain(4)};
+  Pipeline pipeline{.stages = 4, .pipelineRanks = 2, .microbatches = 4, .transfers = chain(4)};
   const TrainingSchedule kind = TrainingSchedule::Interleaved;
   EXPECT_EQ(passesOf(kind, pipeline, 0),
             "F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 W2.0 F0.3 B2.1 W2.1 F2.2 B0.0 W0.0 F2.3 B0.1 W0.1 "
@@ -188,14 +189,14 @@ TEST(Training, InterleavesInGroupsOfRanks) {
 }
 
 TEST(Training, ZeroBubbleDelaysWeights) {
-  const Pipeline pipeline{.stages = 2, .ranks = 2, .microbatches = 3, .transfers = chain(2)};
+  const Pipeline pipeline{.stages = 2, .pipelineRanks = 2, .microbatches = 3, .transfers = chain(2)};
   const TrainingSchedule kind = TrainingSchedule::ZeroBubbleH1;
   EXPECT_EQ(passesOf(kind, pipeline, 0), "F0.0 F0.1 B0.0 W0.0 F0.2 B0.1 W0.1 B0.2 W0.2");
   EXPECT_EQ(passesOf(kind, pipeline, 1), "F1.0 B1.0 F1.1 B1.1 W1.0 F1.2 B1.2 W1.1 W1.2");
 }
 
 TEST(Training, RefusesSeveralStagesOfARankWhereItMustBeOne) {
-  const Pipeline pipeline{.stages = 4, .ranks = 2, .microbatches = 2, .transfers = chain(4)};
+  const Pipeline pipeline{.stages = 4, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(4)};
   EXPECT_EQ(messageOf(makeTrainingSchedule(TrainingSchedule::OneForwardOneBackward, pipeline).takeError()),
             "schedule 1f1b: found 4 stages on 2 ranks, expected one a rank; use interleaved");
   EXPECT_EQ(messageOf(makeTrainingSchedule(TrainingSchedule::ZeroBubbleH1, pipeline).takeError()),
