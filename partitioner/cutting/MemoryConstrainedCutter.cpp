@@ -64,12 +64,12 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fit(MemoryBudgetsRef bu
 
 MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudgetsRef budgets,
                                                                      std::vector<int64_t> weightLimits,
-                                                                     uint64_t steps) const {
+                                                                     uint64_t work) const {
   CutRequest exact = request;
-  exact.limits = {exactLimits.downsets, steps};
+  exact.limits = {exactLimits.downsets, work};
   for (auto [stage, limit] : llvm::zip(exact.stages, weightLimits))
     stage.weightLimit = limit;
-  Fitted result{std::move(weightLimits), steps};
+  Fitted result{std::move(weightLimits), work};
   auto cut = cuts.cut(model.graph, exact);
   if (!cut)
     consumeError(cut.takeError());
@@ -81,7 +81,7 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudge
 MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fitInAnyOrder(MemoryBudgetsRef budgets) const {
   Fitted fitted = fit(budgets);
   if (!fitted.cut)
-    fitted = exactWithin(budgets, std::move(fitted.weightLimits), kStepsWithin);
+    fitted = exactWithin(budgets, std::move(fitted.weightLimits), kWorkWithin);
   return fitted.cut ? std::move(fitted) : exactWithin(budgets, budgetsOfStages(budgets), exactLimits.work);
 }
 

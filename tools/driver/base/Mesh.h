@@ -25,6 +25,7 @@ struct MeshSearchSpace {
   std::vector<uint32_t> zeroStages = {0};
 };
 
+/// How a model is laid out over devices: mesh, sharding rules, micro-batches, memory limits.
 struct PipelineShape {
   /// Pipeline ranks, and stages: as many as ranks, or a multiple if they are interleaved.
   uint32_t pipelineParallelSize = 1, stages = 1;
@@ -46,8 +47,9 @@ struct PipelineShape {
   std::optional<int64_t> memoryGiven;
   /// By stage: bytes of weights that it may hold; empty: as many as its device.
   std::vector<int64_t> weightLimits;
-  /// Steps of the search for a faster cut than along program order; nothing: the default.
-  std::optional<uint64_t> cutSteps;
+  /// Work budget (SearchLimits::work) of the search for a faster cut than along program order; nothing: the
+  /// default.
+  std::optional<uint64_t> cutWork;
   /// Whether weights may be replicated on tensor-parallel ranks if memory allows.
   bool mayReplicateWeights = true;
   /// Set if ranks, stages, tensor-parallel ranks and micro-batches are still to be searched for.

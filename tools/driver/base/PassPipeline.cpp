@@ -102,8 +102,8 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
     auto limits = llvm::map_range(shape.weightLimits, [](int64_t bytes) { return std::to_string(bytes); });
     assign += " weight-limits=" + llvm::join(limits, ",");
   }
-  if (shape.cutSteps)
-    assign += " steps=" + std::to_string(*shape.cutSteps);
+  if (shape.cutWork)
+    assign += " steps=" + std::to_string(*shape.cutWork);
   return assign + "}," + schedule + "},split-stages";
 }
 

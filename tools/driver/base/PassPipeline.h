@@ -13,8 +13,8 @@
 namespace cleave {
 
 /// Pass pipelines, as texts, that lead to the program of all tensor-parallel ranks: types and sizes; idioms
-/// and precision; then, if there is more than one rank, sharding and partitioning. Shapes that differ only in
-/// later steps share the earlier ones.
+/// and precision; then, if there is more than one rank, sharding and partitioning. PipelineShapes that differ
+/// only in later passes share the earlier ones.
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape);
 /// Memory of a tensor-parallel rank that sharding must respect; nothing if it ignores memory.
 std::optional<int64_t> shardingMemory(const PipelineShape &shape);

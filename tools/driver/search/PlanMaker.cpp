@@ -248,8 +248,8 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
                groups.memoryOfRanks(),
                groups.memoryOfRanks()};
   if (result.memory)
-    result.requestBudgets = largestBudgets(*result.memory, *machine, shape.pipelineParallelSize,
-                                           shape.tensorParallelSize, shape.dataParallelSize);
+    result.upperBudgets = largestBudgets(*result.memory, *machine, shape.pipelineParallelSize,
+                                         shape.tensorParallelSize, shape.dataParallelSize);
   result.request.stages = groups.stageDevices(shape.stages);
   result.request.stagesPerRank = shape.stages / shape.pipelineParallelSize;
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
@@ -262,12 +262,12 @@ bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
   CutRequest request = program.request;
   for (auto [stage, limit] : llvm::zip(request.stages, shape.weightLimits))
     stage.weightLimit = limit;
-  if (shape.cutSteps)
-    request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
+  if (shape.cutWork)
+    request.limits = *shape.cutWork ? SearchLimits{request.limits.downsets, *shape.cutWork} : kProgramOrder;
   auto cut = program.cuts.cut(program.model.graph, request);
   if (cut)
     return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.pipelineParallelSize),
-                       program.requestBudgets);
+                       program.upperBudgets);
   consumeError(cut.takeError());
   return false;
 }
@@ -278,23 +278,23 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   auto program = uncut(shape, microbatches);
   if (!program)
     return program.takeError();
-  if (!program->memory || !mayFit(*program->memory, program->model, program->requestBudgets))
+  if (!program->memory || !mayFit(*program->memory, program->model, program->upperBudgets))
     return nullptr;
   std::vector<PipelineShape> tried;
   if (triesFastest)
     tried.push_back(shape);
   // First as if all tensor-parallel ranks held as much as the fullest one.
   std::vector<MemoryBudgets> budgets{program->budgets};
-  if (program->requestBudgets != program->budgets)
-    budgets.push_back(program->requestBudgets);
+  if (program->upperBudgets != program->budgets)
+    budgets.push_back(program->upperBudgets);
   for (const MemoryBudgets &own : budgets) {
     const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory,
                                           program->cuts);
     const MemoryConstrainedCutter::Fitted fitted = fitting.fit();
-    for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
+    for (uint64_t work : {kWorkWithin, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
       next.weightLimits = fitted.weightLimits;
-      next.cutSteps = steps;
+      next.cutWork = work;
     }
   }
   for (const PipelineShape &next : tried) {
@@ -372,7 +372,7 @@ Expected<std::unique_ptr<plan::Plan>>
 PlanMaker::makeSmallest(PipelineShape shape, const MemoryConstrainedCutter::MinBudget &least) {
   shape.mayReplicateWeights = false;
   shape.weightLimits = least.fitted.weightLimits;
-  shape.cutSteps = least.fitted.steps;
+  shape.cutWork = least.fitted.work;
   auto plan = runPasses(shape);
   isRecut = true;
   return plan;

@@ -66,9 +66,8 @@ private:
     CutCache &cuts;
     CutRequest request;
     const CutMemory *memory = nullptr;
-    /// By pipeline rank: budget of the device with the least memory among its tensor-parallel ranks, and of
-    /// those that hold most (largestBudgets).
-    MemoryBudgets budgets, requestBudgets;
+    /// By pipeline rank: memory of its smallest device; upper bound by largestBudgets.
+    MemoryBudgets budgets, upperBudgets;
   };
   /// Result of the passes before the cut, with or without a memory limit, and the range of limits for which
   /// it holds.
