@@ -27,13 +27,13 @@ ConfigurationKey keyOf(const Configuration &configuration) {
 PipelineCache::PipelineCache() = default;
 PipelineCache::~PipelineCache() = default;
 
-PipelineCache::Entry &PipelineCache::entryOf(func::FuncOp function) {
-  if (!entry)
-    entry = std::make_unique<Entry>(function);
-  return *entry;
+PipelineCache::Contents &PipelineCache::contentsOf(func::FuncOp function) {
+  if (!contents)
+    contents = std::make_unique<Contents>(function);
+  return *contents;
 }
 
-std::vector<const DeviceGroup *> PipelineCache::Entry::kindsOf(ArrayRef<DeviceGroup> groups) {
+std::vector<const DeviceGroup *> PipelineCache::Contents::kindsOf(ArrayRef<DeviceGroup> groups) {
   std::vector<const DeviceGroup *> own;
   for (const DeviceGroup &group : groups) {
     auto kind = llvm::find(kinds, group);
@@ -44,7 +44,7 @@ std::vector<const DeviceGroup *> PipelineCache::Entry::kindsOf(ArrayRef<DeviceGr
 
 PipelineCache::Graph PipelineCache::graphOf(func::FuncOp function, ArrayRef<DeviceGroup> kinds,
                                             uint32_t stages) {
-  Entry &known = entryOf(function);
+  Contents &known = contentsOf(function);
   ModelGraphs &graphs = known.graphs.try_emplace(known.kindsOf(kinds), function, kinds).first->second;
   const ModelGraph &model = graphs.of(stages);
   return {model, known.cuts[&model]};
@@ -52,7 +52,7 @@ PipelineCache::Graph PipelineCache::graphOf(func::FuncOp function, ArrayRef<Devi
 
 const CutMemory *PipelineCache::memoryOf(func::FuncOp function, StringRef batch, uint32_t microbatches,
                                          const Machine &machine, uint32_t dataParallelSize) {
-  auto [known, isNew] = entryOf(function).memories.try_emplace({microbatches, dataParallelSize});
+  auto [known, isNew] = contentsOf(function).memories.try_emplace({microbatches, dataParallelSize});
   if (isNew) {
     // Errors for too few samples are reported by the passes.
     ScopedDiagnosticHandler ignored(function.getContext(), [](Diagnostic &) { return success(); });

@@ -33,13 +33,13 @@ ConfigurationKey keyOf(const Configuration &configuration);
 /// The simulated result of a cut.
 struct CutOutcome {
   double seconds = 0;
-  /// By rank: peak bytes, and the part of them that is values waiting for other passes.
+  /// By pipeline rank: peak bytes, and the part of them that is values waiting for other passes.
   std::vector<int64_t> peakBytes = {}, waitingBytes = {};
   std::string failure = {};
 };
 
-struct PipelineCache::Entry {
-  explicit Entry(mlir::func::FuncOp function) : whole(function) {}
+struct PipelineCache::Contents {
+  explicit Contents(mlir::func::FuncOp function) : whole(function) {}
   /// The groups of `kinds` that equal these.
   std::vector<const DeviceGroup *> kindsOf(llvm::ArrayRef<DeviceGroup> groups);
 

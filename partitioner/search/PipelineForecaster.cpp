@@ -11,7 +11,7 @@ namespace cleave {
 
 PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSearchRequest &request)
     : function(function), request(request), cache(request.cache ? *request.cache : ownCache),
-      entry(cache.entryOf(function)) {
+      contents(cache.contentsOf(function)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
@@ -20,10 +20,10 @@ PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSear
 /// Example shapes of a micro-batch.
 const ExampleShapes &PipelineForecaster::shapesOf(const Configuration &configuration) {
   const uint32_t count = configuration.microbatches * configuration.dataParallelSize;
-  auto [known, isNew] = entry.parts.try_emplace(count, entry.whole);
+  auto [known, isNew] = contents.parts.try_emplace(count, contents.whole);
   if (isNew && count > 1)
-    known->second = entry.whole.resized(request.batch,
-                                        llvm::divideCeil(entry.whole.sizes().lookup(request.batch), count));
+    known->second = contents.whole.resized(
+        request.batch, llvm::divideCeil(contents.whole.sizes().lookup(request.batch), count));
   return known->second;
 }
 
@@ -39,7 +39,7 @@ llvm::Error PipelineForecaster::findObstacle(const Configuration &configuration)
                      remedy);
   if (obstacle)
     return makeError("{0}, so the batch is not split; use {1}", obstacle->describe(), remedy);
-  if (const int64_t samples = entry.whole.sizes().lookup(request.batch);
+  if (const int64_t samples = contents.whole.sizes().lookup(request.batch);
       samples < configuration.dataParallelSize)
     return makeError("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
   return llvm::Error::success();
@@ -52,7 +52,7 @@ const PipelineDeviceGroups &PipelineForecaster::deviceGroupsOf(const Configurati
   if (known != groups.end())
     return known->second.first;
   PipelineDeviceGroups found(request.machine, ranks, width, configuration.tensorParallelSize);
-  std::vector<const DeviceGroup *> own = entry.kindsOf(found.kinds);
+  std::vector<const DeviceGroup *> own = contents.kindsOf(found.kinds);
   return groups.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
 }
 
@@ -71,7 +71,7 @@ OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration
   const ExampleShapes &shapes = shapesOf(configuration);
   const auto recompute =
       configuration.schedule ? std::optional(configuration.training.recompute) : std::nullopt;
-  auto [known, isNew] = entry.prices.try_emplace(
+  auto [known, isNew] = contents.prices.try_emplace(
       {configuration.microbatches * configuration.dataParallelSize, recompute, group}, shapes, *group);
   if (isNew && configuration.schedule)
     known->second.training.emplace(function, shapes, *group, configuration.training);
@@ -256,7 +256,7 @@ llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &es
   auto cutting = requestFor(model, configuration, CutRequest().limits);
   if (!cutting)
     return cutting.takeError();
-  auto found = entry.pricedCuts[keyOf(configuration)].cut(graph, *cutting);
+  auto found = contents.pricedCuts[keyOf(configuration)].cut(graph, *cutting);
   if (!found)
     return found.takeError();
   auto exact = simulateCut(model, graph, (*found)->stageOf, configuration);

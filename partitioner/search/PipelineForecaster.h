@@ -36,7 +36,7 @@ protected:
   const PipelineSearchRequest &request;
   PipelineCache ownCache;
   PipelineCache &cache;
-  PipelineCache::Entry &entry;
+  PipelineCache::Contents &contents;
   std::optional<BatchObstacle> obstacle;
   /// Costs of the present cut, by the number of micro-batches of all data-parallel ranks and by
   /// recomputation.
@@ -50,7 +50,8 @@ private:
                                   const Configuration &configuration);
   std::vector<DataParallelGroup> groupsOf(const Configuration &configuration) const;
 
-  /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of `entry`.
+  /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of
+  /// `contents`.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>>
       groups;
 };

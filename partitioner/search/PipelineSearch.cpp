@@ -59,7 +59,7 @@ private:
 
 /// Numbers of micro-batches of each pipeline, at most its samples.
 std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataParallelSize) const {
-  const int64_t all = entry.whole.sizes().lookup(request.batch),
+  const int64_t all = contents.whole.sizes().lookup(request.batch),
                 samples = std::max<int64_t>(all / dataParallelSize, 1);
   if (request.microbatches)
     return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
@@ -106,13 +106,13 @@ llvm::Expected<const StageCut *> PipelineSearch::programOrderCut(const ModelGrap
   auto cutting = requestFor(model, configuration, kProgramOrder);
   if (!cutting)
     return cutting.takeError();
-  return configuration.schedule ? entry.pricedCuts[keyOf(configuration)].cut(graph, *cutting)
-                                : entry.cuts[&model].cut(model.graph, *cutting);
+  return configuration.schedule ? contents.pricedCuts[keyOf(configuration)].cut(graph, *cutting)
+                                : contents.cuts[&model].cut(model.graph, *cutting);
 }
 
 const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
                                             const Configuration &configuration) {
-  auto [known, isNew] = entry.outcomes.try_emplace({keyOf(configuration), &cut});
+  auto [known, isNew] = contents.outcomes.try_emplace({keyOf(configuration), &cut});
   if (isNew)
     known->second = outcomeOf(model, graph(), cut.stageOf, configuration);
   return known->second;
@@ -178,7 +178,7 @@ bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
   }
   for (StageDevice &stage : cutting->stages)
     stage.weightLimit.reset();
-  auto cut = entry.cuts[&model].cut(model.graph, *cutting);
+  auto cut = contents.cuts[&model].cut(model.graph, *cutting);
   none.isForMemory = bool(cut);
   consumeError(cut.takeError());
   return *none.isForMemory;
@@ -189,16 +189,16 @@ bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
 void PipelineSearch::refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph) {
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
-  auto requestBudgets = [&] {
+  auto upperBudgets = [&] {
     return largestBudgets(*memory, request.machine, configuration.pipelineParallelSize,
                           configuration.tensorParallelSize, configuration.dataParallelSize);
   };
-  if (memory && mayFit(*memory, model, requestBudgets())) {
+  if (memory && mayFit(*memory, model, upperBudgets())) {
     estimate.refitLowerBound = least;
     const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
     const MemoryConstrainedCutter fitting(
         model, llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"), budgets,
-        *memory, entry.cuts[&model]);
+        *memory, contents.cuts[&model]);
     if (const MemoryConstrainedCutter::Fitted fitted = fitting.fit(); fitted.cut) {
       const CutOutcome &outcome = outcomeOf(*fitted.cut, model, graph, configuration);
       estimate.refitLowerBound = std::nullopt;
@@ -224,7 +224,7 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
   auto graph = [&]() -> const StageGraph & {
     return priced ? *priced : priced.emplace(price(model, configuration));
   };
-  auto [least, isNew] = entry.secondsLowerBound.try_emplace(keyOf(configuration));
+  auto [least, isNew] = contents.secondsLowerBound.try_emplace(keyOf(configuration));
   if (isNew)
     least->second = secondsLowerBound(graph(), configuration);
   Estimate result{configuration, least->second};

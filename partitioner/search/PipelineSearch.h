@@ -91,15 +91,15 @@ public:
     CutCache &cuts;
   };
   Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds, uint32_t stages);
-  /// Memory of ranks under the function's cuts (CutMemoryPredictor::make). Null if the function does not run
-  /// on so few samples. Lives as long as the cache.
+  /// Memory of pipeline ranks under the function's cuts (CutMemoryPredictor::make). Null if the function does
+  /// not run on so few samples. Lives as long as the cache.
   const CutMemory *memoryOf(mlir::func::FuncOp function, llvm::StringRef batch, uint32_t microbatches,
                             const Machine &machine, uint32_t dataParallelSize);
-  struct Entry;
-  Entry &entryOf(mlir::func::FuncOp function);
+  struct Contents;
+  Contents &contentsOf(mlir::func::FuncOp function);
 
 private:
-  std::unique_ptr<Entry> entry;
+  std::unique_ptr<Contents> contents;
 };
 
 struct PipelineSearchRequest {
