@@ -13,7 +13,7 @@ namespace cleave {
 /// Activation recomputation: which activations the backward pass recomputes instead of saving them.
 enum class Recompute {
   None,
-  /// Activations between two matrix products neither of which takes a weight, such as attention scores
+  /// Activations between two contractions neither of which takes a weight, such as attention scores
   /// (Korthikanti et al. 2022).
   Selective,
   /// All activations inside each item of a module list (`transformer.h.3`); only the item's inputs are saved
@@ -99,13 +99,17 @@ private:
   struct Holdings {
     llvm::MapVector<mlir::Value, int64_t> kept;
     llvm::MapVector<std::pair<Segment, mlir::Value>, int64_t> recomputed;
+    /// Bytes that backward passes keep besides operands and results: of operations whose results are saved,
+    /// and by segment of the others.
     int64_t keptExtra = 0;
     llvm::MapVector<Segment, int64_t> recomputedExtra;
   };
 
   void findSplit();
   void findGradientAllReduces();
+  /// Full recomputation: finds the items of module lists.
   void findBlocks();
+  /// Selective recomputation: finds attention cores, the operations between two contractions without weights.
   void findCores();
 
   double shareOf(mlir::Operation *op) const;

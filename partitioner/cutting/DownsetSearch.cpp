@@ -44,13 +44,13 @@ static double leastTime(const GroupGraph::Group &group, const DeviceRow &devices
 }
 
 double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
-  const NormalizedWork shared(graph);
+  const NormalizedWork normalizedWork(graph);
   double bound = 0, work = 0, cpuWork = 0, exchange = 0;
   for (const GroupGraph::Group &group : graph.groups) {
     bound = std::max(bound, leastTime(group, devices));
     if (!group.isSupported || devices.accelerators.empty()) {
       cpuWork += group.cpuLatency;
-    } else if (const double own = shared.of(group); own > 0) {
+    } else if (const double own = normalizedWork.of(group); own > 0) {
       work += own;
       exchange = std::max(exchange, own / group.cpuLatency);
     }
@@ -60,7 +60,7 @@ double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
   // Quotients of sums are rounded.
   const double exact = graph.kinds() > 1 ? kRounding : 1;
   if (work > 0 && std::isfinite(exchange))
-    bound = std::max(bound, work / (shared.rateFrom(devices, 0) + devices.cpus * exchange) / exact);
+    bound = std::max(bound, work / (normalizedWork.rateFrom(devices, 0) + devices.cpus * exchange) / exact);
   return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
 }
 
@@ -74,18 +74,18 @@ static bool areAlikeButForLimits(const DeviceRow &devices) {
 
 DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice)
     : graph(graph), devices(devices), lattice(lattice), isUniform(areAlikeButForLimits(devices)),
-      shared(graph), remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
+      normalizedWork(graph), remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
   for (const GroupGraph::Group &group : graph.groups) {
-    remaining[0] += shared.of(group);
-    if (shared.of(group) > 0)
-      exchange = std::max(exchange, shared.of(group) / group.cpuLatency);
+    remaining[0] += normalizedWork.of(group);
+    if (normalizedWork.of(group) > 0)
+      exchange = std::max(exchange, normalizedWork.of(group) / group.cpuLatency);
   }
   for (uint32_t downset = 1; downset < lattice.size(); ++downset) {
     const DownsetLattice::Step below = lattice.below(downset);
-    remaining[downset] = remaining[below.target] - shared.of(graph.groups[below.group]);
+    remaining[downset] = remaining[below.target] - normalizedWork.of(graph.groups[below.group]);
   }
   for (size_t used = 0; used <= devices.accelerators.size(); ++used)
-    rates.push_back(shared.rateFrom(devices, used));
+    rates.push_back(normalizedWork.rateFrom(devices, used));
 }
 
 void DownsetSearch::spend(uint64_t amount) {

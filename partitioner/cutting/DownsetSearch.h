@@ -147,7 +147,7 @@ private:
   const DownsetLattice &lattice;
   /// True if accelerators differ only in their limits and there are no CPUs.
   const bool isUniform;
-  const NormalizedWork shared;
+  const NormalizedWork normalizedWork;
   /// Most accelerator work that one second of a CPU replaces.
   double exchange = 0;
   /// By downset: work of the groups that are not in it.

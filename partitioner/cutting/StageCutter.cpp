@@ -386,14 +386,14 @@ static Error check(size_t nodes, size_t segments, const CutRequest &request) {
 
 /// A node that alone takes longer than a balanced stage, on whatever device.
 static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const DeviceRow &devices) {
-  const NormalizedWork shared(nodes);
+  const NormalizedWork normalizedWork(nodes);
   std::set<uint32_t> kinds;
   for (const DeviceRow::Accelerator &device : devices.accelerators)
     kinds.insert(device.kind);
   double work = 0, longest = -1;
   uint32_t bottleneck = 0;
   for (auto [node, group] : llvm::enumerate(nodes.groups)) {
-    work += shared.of(group);
+    work += normalizedWork.of(group);
     double least = kNever;
     for (uint32_t kind : kinds)
       least = std::min(least, group.latencyOn(kind));
@@ -402,7 +402,7 @@ static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const Devic
       bottleneck = node;
     }
   }
-  if (longest <= work / shared.rateFrom(devices, 0) * kRounding)
+  if (longest <= work / normalizedWork.rateFrom(devices, 0) * kRounding)
     return std::nullopt;
   return bottleneck;
 }

@@ -17,7 +17,8 @@ struct GroupGraph {
     /// `acceleratorLatency`: latency on accelerators of the first kind.
     double acceleratorLatency = 0, cpuLatency = 0, size = 0;
     bool isSupported = true;
-    /// A device holds groups of one segment only.
+    /// Which part of program order between fixed stage starts (CutRequest::stageStarts) it is in. A device
+    /// holds groups of one segment only.
     uint32_t segment = 0;
     /// Latencies on accelerators of the second and further kinds; as many for every group.
     std::vector<double> otherLatencies = {};

@@ -60,7 +60,7 @@ struct ShardingConstraint {
   ShardingStyle style;
 };
 
-/// A weight that contractions, convolutions or lookups use, with its decision.
+/// A weight that contractions (also convolutions) or lookups use, with its decision.
 struct WeightDecision {
   ParamOp weight;
   ShardingStyle style = ShardingStyle::Replicate;
@@ -76,7 +76,7 @@ struct WeightDecision {
 struct ShardingGroupSummary {
   /// The innermost module that contains all its weights; empty for the model.
   std::string path;
-  /// Number of labels, such as heads or rows of a width.
+  /// Number of labels: attention heads, for instance, or indices of a hidden dimension.
   int32_t parts = 0;
   std::vector<std::string> weights;
   /// Numbers of all-reduces, and of all-gathers and reshards, before they are merged.
@@ -102,8 +102,8 @@ struct ShardingDecision {
   LimitRange memoryLimitRange;
   /// Seconds of the collectives of all sharding groups, before all-reduces are merged.
   double seconds = 0;
-  /// Lower bound of `seconds` over all plans that shard these weights. It assumes that groups which end early
-  /// take heads and widths apart as whole groups do.
+  /// Lower bound of `seconds` over all plans that shard these weights. It assumes that a group that ends
+  /// early factors dimensions into heads and head size as the whole group does.
   double secondsLowerBound = 0;
 };
 
@@ -116,8 +116,8 @@ struct ShardingRequest {
   std::optional<int64_t> memoryLimit;
 };
 
-/// Shards every weight of contractions, convolutions and lookups that can be sharded over the ranks and is
-/// worth it.
+/// Shards every weight of contractions (also convolutions) and lookups that can be sharded over the ranks and
+/// is worth it.
 ///
 /// Greedy: whole sharding groups first, in ascending order of communication seconds per byte of weights, as
 /// far as they do not shard one tensor in two ways. Then each remaining weight in its cheapest way: by a

@@ -116,10 +116,10 @@ void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
     call.indexMap.reset();
   }
   if (call.indexMap &&
-      (hasNamed(call, call.indexMap->dim) || call.indexMap->results.size() < call.results.size()))
+      (hasDynamic(call, call.indexMap->dim) || call.indexMap->results.size() < call.results.size()))
     call.indexMap.reset();
   if (call.rule)
-    blockNamed(call);
+    replicateDynamic(call);
   for (ArrayRef<TensorRef> side : {ArrayRef(call.operands), ArrayRef(call.results)})
     for (TensorRef tensor : side)
       if (tensor.value)
@@ -156,16 +156,16 @@ int64_t ShardingPropagation::bytesOf(TensorRef tensor) const {
 }
 
 /// True if a tensor of the call has a dimension `dim` that is not static.
-bool ShardingPropagation::hasNamed(const Call &call, unsigned dim) const {
-  auto isNamed = [&](TensorRef tensor) {
+bool ShardingPropagation::hasDynamic(const Call &call, unsigned dim) const {
+  auto isDynamic = [&](TensorRef tensor) {
     RankedTensorType type = typeOf(tensor);
     return type && dim < type.getRank() && type.isDynamicDim(dim);
   };
-  return llvm::any_of(call.operands, isNamed) || llvm::any_of(call.results, isNamed);
+  return llvm::any_of(call.operands, isDynamic) || llvm::any_of(call.results, isDynamic);
 }
 
 /// Makes factors of dimensions that are not static NeedsReplication.
-void ShardingPropagation::blockNamed(Call &call) const {
+void ShardingPropagation::replicateDynamic(Call &call) const {
   auto block = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [index, tensor] : llvm::enumerate(side)) {
       RankedTensorType type = typeOf(tensor);

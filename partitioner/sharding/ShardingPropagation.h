@@ -1,11 +1,12 @@
 //===- ShardingPropagation.h - Sharding of one dimension, propagated -*- C++ -*-===//
 //
 // Sharding a dimension of one tensor shards dimensions of others with it: the other operand of a contraction,
-// the parts of a fused weight, the heads that a view makes of a width. Labels find them. Each index of the
-// first dimension gets its own label. Labels follow indices through every operator, forwards and backwards,
-// as the operator's entry in ir/semantics says; where an operator needs two indices on one rank, their labels
-// are merged. Any mapping from labels to ranks is then a legal sharding: a rank's shard is the indices with
-// its labels. In a fused weight that is a range of each part, and in rows of heads it is whole heads.
+// the parts of a fused weight, the heads that a view makes of a hidden dimension. Labels find them. Each
+// index of the dimension that propagation starts from gets its own label. Labels follow indices through every
+// operator, forwards and backwards, as the operator's entry in ir/semantics says; where an operator needs two
+// indices on one rank, their labels are merged. Any mapping from labels to ranks is then a legal sharding: a
+// rank's shard is the indices with its labels. In a fused weight that is a range of each part, and in a
+// dimension of several heads it is whole heads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_SHARDINGPROPAGATION_H
@@ -51,7 +52,8 @@ struct ShardAssignment {
 
 /// The result of a propagation: tensors that are sharded together, and the collectives that they need.
 struct ShardingGroup {
-  /// Number of labels; labels 0 … count − 1 are numbered in the order of the first dimension.
+  /// Number of labels; labels 0 … count − 1 are numbered in the order of the dimension that propagation
+  /// starts from.
   int32_t count = 0;
   /// Labels from `count` on are for indices that several labels need, such as a key/value head of several
   /// query heads. `shared[label − count]`: the labels below `count` that need it; every rank that has one of
@@ -135,8 +137,8 @@ private:
   void collectItems();
   void findMadeOfWeights();
   void addCall(OperatorOp op, const ExampleShapes &probes);
-  bool hasNamed(const Call &call, unsigned dim) const;
-  void blockNamed(Call &call) const;
+  bool hasDynamic(const Call &call, unsigned dim) const;
+  void replicateDynamic(Call &call) const;
   void findOtherUses(mlir::Value value, std::optional<unsigned> item, ShardingGroup &found) const;
 
   mlir::Block *body;

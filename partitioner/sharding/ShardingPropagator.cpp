@@ -103,11 +103,11 @@ void ShardingPropagator::project(const Labels &labels, const FactorSteps &steps,
 
 /// A value that a group shares is on each rank that has one of the group's indices.
 const ShardingPropagator::Labels &ShardingPropagator::labelSharedHeads(unsigned index, const Labels &labels,
-                                                                       int64_t each) {
+                                                                       int64_t headsPerGroup) {
   Labels &own = sharedLabels[index];
-  own.resize(labels.size() / each, ShardAssignment::kReplicated);
+  own.resize(labels.size() / headsPerGroup, ShardAssignment::kReplicated);
   for (auto [group, cover] : llvm::enumerate(own)) {
-    ArrayRef<int32_t> members = ArrayRef(labels).slice(group * each, each);
+    ArrayRef<int32_t> members = ArrayRef(labels).slice(group * headsPerGroup, headsPerGroup);
     if (llvm::is_contained(members, ShardAssignment::kReplicated))
       continue;
     if (cover == ShardAssignment::kReplicated) {

@@ -69,7 +69,7 @@ private:
   bool isIndexMapped(const Call &call) const;
   bool isIndexMapped(const Call &call, TensorRef tensor) const;
   void project(const Labels &labels, const FactorSteps &steps, Labels &projected);
-  const Labels &labelSharedHeads(unsigned index, const Labels &labels, int64_t each);
+  const Labels &labelSharedHeads(unsigned index, const Labels &labels, int64_t headsPerGroup);
   /// Effect of a sharded operand on its call: none, partial sums, or a need for the whole operand.
   enum class Use { Pass, Sum, Gather };
   Use useOf(unsigned index, unsigned operand, std::optional<unsigned> factor) const;
