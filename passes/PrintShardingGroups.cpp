@@ -56,16 +56,17 @@ struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> 
   }
 
   static void print(ParamOp seed, unsigned dim, const ShardingGroup &found) {
-    llvm::outs() << "class of " << seed.getName() << " dim " << dim << ": " << found.count << " parts, "
-                 << found.tensors.size() << " tensors, " << found.partialSums.size() << " sums, "
-                 << found.gathers.size() << " gathers, " << found.reshards.size() << " reshards, "
-                 << found.outputs.size() << " outputs\n";
+    llvm::outs() << "sharding group of " << seed.getName() << " dim " << dim << ": " << found.count
+                 << " parts, " << found.tensors.size() << " tensors, " << found.partialSums.size()
+                 << " all-reduces, " << found.gathers.size() << " gathers, " << found.reshards.size()
+                 << " reshards, " << found.outputs.size() << " outputs\n";
     for (auto &[tensor, assignment] : found.tensors)
       if (auto param = tensor.value.getDefiningOp<ParamOp>())
         llvm::outs() << "  weight " << param.getName() << " dim " << assignment.dim << ", first half"
                      << firstHalf(assignment, found) << "\n";
     for (OpResult sum : found.partialSums)
-      llvm::outs() << "  sum " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner()) << "\n";
+      llvm::outs() << "  all-reduce " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner())
+                   << "\n";
     for (OpOperand *use : found.addOnce)
       print("add once", *use);
     for (OpOperand *use : found.gathers)
