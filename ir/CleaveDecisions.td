@@ -104,7 +104,7 @@ def CutAttr : DecisionAttr<"Cut", "cut"> {
 }
 
 def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
-  let summary = "how many ranks run a function, and in how many micro-batches";
+  let summary = "how many pipeline and data-parallel ranks run a function, and in how many micro-batches";
   let description = [{
     assign-schedule sets this on the function. `ranks`: number of pipeline ranks (pp). `data_ranks`: number of data-parallel
     ranks (dp). `microbatches`: number for each data-parallel rank. `batch`: the dynamic dimension that micro-batches and
@@ -118,7 +118,7 @@ def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
 }
 
 def LinkOverrideAttr : CleaveAttr<"LinkOverride", "link_override"> {
-  let summary = "a link between two pipeline ranks whose speed differs from the others'";
+  let summary = "a link between two ranks of the mesh (not pipeline ranks) whose speed differs from `link`";
   let parameters = (ins "int64_t":$from, "int64_t":$to, ExactNumbers:$speed);
   let assemblyFormat = "`<` $from `->` $to `,` $speed `>`";
   let genVerifyDecl = 1;

@@ -186,7 +186,7 @@ def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
 }
 
 def StageOp : CleaveOp<"stage", [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects]> {
-  let summary = "a pipeline stage: all operations that its device runs";
+  let summary = "a pipeline stage: the operations that its pipeline rank runs as one program";
   let description = [{
     Operands are the values that the stage receives, from the request or from other stages; results are the values that
     later stages or the caller use. Weights are parameters inside.

@@ -102,8 +102,9 @@ def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
 def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
   let summary = "decides which weights are sharded over tensor-parallel ranks, and how";
   let description = [{
-    Weights of contractions, convolutions and lookups get a style. Weights from which the sharding of others follows are
-    seeds: they get the dimension, their order among the seeds, and `ends` if the sharding group ends at the weight.
+    Weights of contractions (also convolutions) and lookups get a style. Weights from which the sharding of others follows
+    are seeds: they get the dimension, their order among the seeds, and `weight_only` if the sharding group is this weight
+    alone.
     ```mlir
     %w = cleave.param "c_fc.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "colwise", seed = <dim = 1>>, …} : …
     %v = cleave.param "c_proj.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "rowwise">, …} : …
@@ -213,7 +214,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
 }
 
 def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
-  let summary = "decides on ranks and micro-batches";
+  let summary = "decides on pipeline ranks and micro-batches";
   let description = [{
     Writes the decision on the function. With several micro-batches, every operation must pass dimension `batch` through;
     an error names the first that does not.
@@ -223,8 +224,8 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
       cleave.target = #cleave.target<machine = "…", link = [5.0e-06, 1.0e+10], devices = ["cpu:0", "cpu:1"], threads = [1, 1]>}
     ```
     `microbatches=0` takes the number with the shortest predicted time. If the batch cannot be split, that is 1, and
-    `batch_obstacle` says why. Stage s runs on rank s mod ranks, so more stages than ranks are interleaved.
-    Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches.
+    `batch_obstacle` says why. Stage s runs on pipeline rank s mod `ranks`, so more stages than pipeline ranks are
+    interleaved. Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches.
 
     | field | holds |
     |---|---|
@@ -237,7 +238,7 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     | `memory_limits` | bytes of memory of each, 0 for no limit; left out if none has a limit |
   }];
   let options = [
-    Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,
+    Option<"ranks", "ranks", "unsigned", "1", "number of pipeline ranks">,
     Option<"dp", "dp", "unsigned", "1", "data-parallel ranks, each a pipeline on a part of the batch">,
     Option<"microbatches", "microbatches", "unsigned", "1",
            "parts of the batch, or of a data-parallel rank's part; 0: the best number">,

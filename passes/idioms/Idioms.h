@@ -22,7 +22,7 @@ void addRotary(mlir::RewritePatternSet &patterns);
 void addAttention(mlir::RewritePatternSet &patterns);
 void addGroupedAttention(mlir::RewritePatternSet &patterns);
 
-/// The operations of one match. `made` records the operator that makes a value.
+/// The operations of one match. `producerOf` adds the operator that it returns.
 class Match {
 public:
   /// The operator that makes `value`, if its name without overload is one of `names`; null otherwise.
