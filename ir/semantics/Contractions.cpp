@@ -273,7 +273,7 @@ static int64_t attentionWorkspace(OperatorOp op, const ExampleShapes &shapes, in
               (isBool ? shapes.elementsOf(op.getArgument("attn_mask")) : 0));
 }
 
-void addProducts(SemanticsTable &table) {
+void addContractions(SemanticsTable &table) {
   table.add({"aten.linear"}, {.isContraction = true,
                               .isSumOverReduceFactors = true,
                               .addend = "bias",

@@ -67,7 +67,7 @@ static std::optional<OpShardingRule> index(OperatorOp op, const ExampleShapes &s
   rule->results[0] = to;
   rule->operands.insert(rule->operands.begin(), from);
   for (size_t place : places)
-    rule->lookups.push_back({unsigned(place + 1), 0, unsigned(place)});
+    rule->indexedDims.push_back({unsigned(place + 1), 0, unsigned(place)});
   return rule;
 }
 
@@ -81,7 +81,7 @@ static std::optional<OpShardingRule> indexSelect(OperatorOp op, const ExampleSha
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
   rule->operands[2].push_back(rule->addDim(FactorKind::PassThrough, (*index)[0]));
   rule->results[0][at] = rule->operands[2][0];
-  rule->lookups.push_back({2, 0, unsigned(at)});
+  rule->indexedDims.push_back({2, 0, unsigned(at)});
   return rule;
 }
 

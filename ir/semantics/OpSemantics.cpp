@@ -35,7 +35,7 @@ static const SemanticsTable &table() {
   static const SemanticsTable instance = [] {
     SemanticsTable table;
     addElementwise(table);
-    addProducts(table);
+    addContractions(table);
     addConvolutions(table);
     addNorms(table);
     addShapes(table);

@@ -23,10 +23,10 @@ enum class FactorKind {
 };
 
 /// Sharding rule of one operator call: its factors, and for each dimension of each operand and result the
-/// factors whose product it is, major to minor. A dimension of size 1 that only a view sees has no factors.
-/// An operand that is no tensor has no dimensions. Operands are those of `flatOperands` (Shapes.h), where the
-/// items of a list made in the function replace it. A result that is a list has the dimensions of each of its
-/// items.
+/// factors whose product it is, major to minor. In the rule of a view, dimensions of size 1 have no factors
+/// (unless dimensions beside them have no common refinement). An operand that is no tensor has no dimensions.
+/// Operands are those of `flatOperands` (Shapes.h), where the items of a list made in the function replace
+/// it. A result that is a list has the dimensions of each of its items.
 ///
 /// The form is that of Shardy's op sharding rule (pass-through, reduction, need-replication factors).
 struct OpShardingRule {
@@ -37,16 +37,16 @@ struct OpShardingRule {
   };
   using Dim = llvm::SmallVector<unsigned, 1>;
   using Dims = llvm::SmallVector<Dim>;
-  /// The values of operand `indicesOperand` are indices of dimension `tableDim` of operand `tableOperand`.
-  /// That dimension has a NeedsReplication factor. If every index equals its own position (an arange), the
-  /// factor passes through.
-  struct Lookup {
+  /// Dimension `tableDim` of operand `tableOperand` is indexed by the values of operand `indicesOperand`, as
+  /// in aten.index. Unlike a Lookup factor it is not sharded: it has a NeedsReplication factor. If every
+  /// index equals its own position (an arange), the factor passes through.
+  struct IndexedDim {
     unsigned indicesOperand, tableOperand, tableDim;
-    bool operator==(const Lookup &) const = default;
+    bool operator==(const IndexedDim &) const = default;
   };
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<Dims> operands, results;
-  llvm::SmallVector<Lookup, 0> lookups;
+  llvm::SmallVector<IndexedDim, 0> indexedDims;
   /// The factor that the operator's `groups` argument counts.
   std::optional<unsigned> groups;
   /// A virtual factor `all` = `groups` × `each`, two adjacent factors; no dimension names it. With
@@ -89,6 +89,8 @@ std::optional<OpShardingRule> viewRule(llvm::ArrayRef<int64_t> from, llvm::Array
 
 /// elementwiseRule of one operand, except that its dimensions `dims` (negative: from the end) are of the
 /// given kind.
+/// \param operands   number of operands of the call; all but the first have no dimensions.
+/// \param keepsDims  dimensions that are reduced stay in the result with size 1.
 std::optional<OpShardingRule> ruleWithKind(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims,
                                            FactorKind kind, size_t operands, bool keepsDims);
 

@@ -31,7 +31,7 @@ private:
 };
 
 void addElementwise(SemanticsTable &table);
-void addProducts(SemanticsTable &table);
+void addContractions(SemanticsTable &table);
 void addConvolutions(SemanticsTable &table);
 void addNorms(SemanticsTable &table);
 void addShapes(SemanticsTable &table);

@@ -197,12 +197,12 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const OpShardingRule &ru
   if (!dim || i >= rule.operands.size() || *dim >= rule.operands[i].size() || rule.operands[i][*dim].empty())
     return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
   // True if sample n of the batch is looked up at index n.
-  auto isOwnSample = [&](const OpShardingRule::Lookup &lookup) {
-    return lookup.tableOperand == i && lookup.tableDim == *dim &&
-           positions.contains(operands[lookup.indicesOperand]) &&
-           isOneRowASample(operands[i], lookup.tableDim);
+  auto isOwnSample = [&](const OpShardingRule::IndexedDim &indexed) {
+    return indexed.tableOperand == i && indexed.tableDim == *dim &&
+           positions.contains(operands[indexed.indicesOperand]) &&
+           isOneRowASample(operands[i], indexed.tableDim);
   };
-  if (llvm::any_of(rule.lookups, isOwnSample))
+  if (llvm::any_of(rule.indexedDims, isOwnSample))
     return std::nullopt;
   unsigned found = rule.operands[i][*dim].front();
   if (rule.factors[found].kind != FactorKind::PassThrough)
@@ -225,11 +225,11 @@ BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const OpShardingRule &
       positions.insert(op->getResult(0));
       continue;
     }
-    auto namesSample = [&, i = i](const OpShardingRule::Lookup &lookup) {
-      Value table = operands[lookup.tableOperand];
-      return lookup.indicesOperand == i && isOneRowASample(table, lookup.tableDim);
+    auto namesSample = [&, i = i](const OpShardingRule::IndexedDim &indexed) {
+      Value table = operands[indexed.tableOperand];
+      return indexed.indicesOperand == i && isOneRowASample(table, indexed.tableDim);
     };
-    if (llvm::none_of(rule.lookups, namesSample))
+    if (llvm::none_of(rule.indexedDims, namesSample))
       return obstacle(op, "computes with positions in");
   }
   return std::nullopt;

@@ -129,12 +129,12 @@ bool TokenPermutation::countsKeys(OperatorOp op, Operation *sort) const {
 std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp op, Operation *sort,
                                                                       bool &isBack) const {
   auto rule = opShardingRuleOf(op, shapes);
-  if (!rule || rule->lookups.size() != 1)
+  if (!rule || rule->indexedDims.size() != 1)
     return std::nullopt;
-  const OpShardingRule::Lookup &lookup = rule->lookups[0];
+  const OpShardingRule::IndexedDim &indexed = rule->indexedDims[0];
   SmallVector<Value> operands = flatOperands(op);
-  Value table = operands[lookup.tableOperand], index = operands[lookup.indicesOperand];
-  if (dimensionHolding(table.getType(), batch) != lookup.tableDim)
+  Value table = operands[indexed.tableOperand], index = operands[indexed.indicesOperand];
+  if (dimensionHolding(table.getType(), batch) != indexed.tableDim)
     return std::nullopt;
   StringRef rows = length(sort->getOperand(0));
   if (is(index, ValueRole::Permutation) && !sortOf(table) &&
