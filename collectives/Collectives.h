@@ -26,8 +26,8 @@
 
 namespace cleave {
 
-/// Registers the operators and their meta kernels; may be called again. The runtime has the kernels that do
-/// the work. The program does not say which group a call is for: a rank has one.
+/// Registers the operators and their meta kernels; may be called again. The runtime has the kernels that
+/// communicate; `shard`'s kernel is here. The program does not say which group a call is for: a rank has one.
 void registerCollectives();
 
 /// A tensor's ranges along `dim`, in order. Throws c10::Error for what is not there.

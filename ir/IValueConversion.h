@@ -1,7 +1,7 @@
 //===- IValueConversion.h - IR values as TorchScript values -----*- C++ -*-===//
 //
-// For ir/ and importers: converts attributes and types of the IR to libtorch's IValues and back. The only
-// header of ir/ that mentions libtorch.
+// For ir/ and importers: converts attributes and types of the IR to libtorch's IValues and back. Of the
+// headers of ir/ that other folders include, the only one that mentions libtorch.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_IVALUECONVERSION_H
@@ -18,7 +18,8 @@ std::optional<at::ScalarType> scalarTypeOf(mlir::Type element);
 /// Null for a dtype that the IR has no element type for.
 mlir::Type elementTypeOf(at::ScalarType dtype, mlir::MLIRContext *context);
 
-/// The TorchScript type of an IR type, as a list needs it for its elements.
+/// The TorchScript type of an IR type, for the element types of lists and dicts; `Any` for a type without
+/// one.
 c10::TypePtr torchTypeOf(mlir::Type type);
 
 /// The value of a constant of the given type.

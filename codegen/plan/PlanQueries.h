@@ -30,7 +30,7 @@ std::vector<CollectiveInfo> collectivesOf(const plan::Plan &plan);
 /// By weight: the stages whose programs use it, ascending.
 std::vector<std::vector<uint32_t>> stagesOfWeights(const plan::Plan &plan);
 
-/// By stage: bytes of its weights on one device.
+/// By stage: bytes of its weights on its first rank.
 std::vector<int64_t> weightBytesOfStages(const plan::Plan &plan);
 
 /// A module's share of a stage, without the module's submodules.

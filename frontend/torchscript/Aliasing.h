@@ -23,8 +23,8 @@ mlir::Value writtenOperand(OperatorOp op);
 /// operands and alias none.
 mlir::Value aliasedOperand(mlir::Operation *op);
 
-/// True if the results always share the aliased operand's memory, as views do and `reshape` does only
-/// sometimes.
+/// True for views and in-place operators, whose results always share the aliased operand's memory; false for
+/// `reshape`, whose result may be a copy.
 bool isCertainView(mlir::Operation *op);
 
 /// The base tensor or aggregate of a chain of views and in-place operators.

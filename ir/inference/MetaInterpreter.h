@@ -17,8 +17,8 @@
 
 namespace cleave {
 
-/// Runs a function at given sizes, with tensors on the meta device, and with real scalars and 0-d integer
-/// tensors. A value that depends on data has no entry.
+/// Runs a function at given sizes. Tensors are on the meta device; scalars and 0-d integer tensors have their
+/// actual values. A value that depends on data has no entry.
 class MetaInterpreter {
 public:
   /// \param tracksStorages  true: each value has its own storage, or that of the value that it is a view of.

@@ -8,13 +8,14 @@ using namespace mlir;
 namespace cleave {
 
 bool SizeSearch::runsAsAtExampleSizes(const MetaInterpreter &run) const {
-  return llvm::all_of(run.failures, [&](auto &failed) { return traced.failures.count(failed.first); });
+  return llvm::all_of(run.failures,
+                      [&](auto &failed) { return atExampleSizes.failures.count(failed.first); });
 }
 
 bool SizeSearch::runsAt(StringRef name, int64_t size) const {
   llvm::StringMap<int64_t> point;
-  for (auto &[other, traced] : sizes)
-    point[other] = traced;
+  for (auto &[other, example] : sizes)
+    point[other] = example;
   point[name] = size;
   MetaInterpreter run(point);
   run.run(function);

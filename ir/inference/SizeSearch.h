@@ -18,8 +18,9 @@ using SizeTable = std::vector<std::pair<std::string, int64_t>>;
 /// dimensions at their example sizes.
 class SizeSearch {
 public:
-  SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const MetaInterpreter &traced)
-      : function(function), sizes(sizes), traced(traced) {}
+  /// \param atExampleSizes  the run at the example sizes.
+  SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const MetaInterpreter &atExampleSizes)
+      : function(function), sizes(sizes), atExampleSizes(atExampleSizes) {}
 
   /// True if a run failed only where the run at the example sizes did.
   bool runsAsAtExampleSizes(const MetaInterpreter &run) const;
@@ -40,7 +41,7 @@ private:
 
   mlir::func::FuncOp function;
   const SizeTable &sizes;
-  const MetaInterpreter &traced;
+  const MetaInterpreter &atExampleSizes;
 };
 
 } // namespace cleave
