@@ -9,7 +9,7 @@
 
 #include "codegen/plan/Plan.h"
 #include "runtime/comm/TensorLink.h"
-#include "runtime/comm/local/DeviceProcessGroup.h"
+#include "runtime/comm/process/DeviceProcessGroup.h"
 #include "runtime/device/DeviceWorker.h"
 #include "runtime/rendezvous/Membership.h"
 #include "llvm/ADT/ArrayRef.h"

@@ -5,7 +5,7 @@
 #include "runtime/comm/CollectiveCall.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/comm/Transport.h"
-#include "runtime/comm/local/DeviceProcessGroup.h"
+#include "runtime/comm/process/DeviceProcessGroup.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <atomic>
 #include <string>

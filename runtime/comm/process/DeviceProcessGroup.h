@@ -1,6 +1,6 @@
 //===- DeviceProcessGroup.h - GPUs as a c10d group --------------*- C++ -*-===//
-#ifndef CLEAVE_RUNTIME_COMM_LOCAL_DEVICEPROCESSGROUP_H
-#define CLEAVE_RUNTIME_COMM_LOCAL_DEVICEPROCESSGROUP_H
+#ifndef CLEAVE_RUNTIME_COMM_PROCESS_DEVICEPROCESSGROUP_H
+#define CLEAVE_RUNTIME_COMM_PROCESS_DEVICEPROCESSGROUP_H
 
 #include "runtime/comm/Transport.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -77,4 +77,4 @@ private:
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_COMM_LOCAL_DEVICEPROCESSGROUP_H
+#endif // CLEAVE_RUNTIME_COMM_PROCESS_DEVICEPROCESSGROUP_H

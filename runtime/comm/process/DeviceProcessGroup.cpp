@@ -1,5 +1,5 @@
 //===- DeviceProcessGroup.cpp - GPUs as a c10d group ----------------------===//
-#include "runtime/comm/local/DeviceProcessGroup.h"
+#include "runtime/comm/process/DeviceProcessGroup.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
 #include <thread>

@@ -1,5 +1,5 @@
 //===- DeviceProcessGroupTest.cpp - What goes between the devices of processes ---===//
-#include "runtime/comm/local/DeviceProcessGroup.h"
+#include "runtime/comm/process/DeviceProcessGroup.h"
 #include "tests/unit/runtime/GlooBackend.h"
 #include <ATen/ATen.h>
 #include <future>
