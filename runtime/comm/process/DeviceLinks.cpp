@@ -28,7 +28,7 @@ static constexpr auto kLook = 10ms;
 /// Longest name of a device.
 static constexpr size_t kLongestName = 255;
 
-//===- Device groups ------------------------------------------------------===//
+//===- GPU groups ---------------------------------------------------------===//
 
 /// Pairs (sender, receiver) of ranks.
 static std::set<std::pair<uint32_t, uint32_t>> transfersOf(const plan::Plan &plan) {
@@ -41,9 +41,9 @@ static std::set<std::pair<uint32_t, uint32_t>> transfersOf(const plan::Plan &pla
   return pairs;
 }
 
-std::vector<DeviceGroupSpec> deviceGroupSpecs(const plan::Plan &plan, ArrayRef<RankDevice> devices) {
-  std::vector<DeviceGroupSpec> specs;
-  auto add = [&](DeviceGroupSpec::Kind kind, std::vector<uint32_t> ranks) {
+std::vector<GpuGroupSpec> gpuGroupSpecs(const plan::Plan &plan, ArrayRef<RankDevice> devices) {
+  std::vector<GpuGroupSpec> specs;
+  auto add = [&](GpuGroupSpec::Kind kind, std::vector<uint32_t> ranks) {
     if (llvm::all_of(ranks, [&](uint32_t rank) { return !devices[rank].gpu.empty(); }))
       specs.push_back({kind, std::move(ranks)});
   };
@@ -51,15 +51,15 @@ std::vector<DeviceGroupSpec> deviceGroupSpecs(const plan::Plan &plan, ArrayRef<R
   for (uint32_t first = 0; tp > 1 && first < devices.size(); first += tp) {
     std::vector<uint32_t> ranks(tp);
     std::iota(ranks.begin(), ranks.end(), first);
-    add(DeviceGroupSpec::Kind::TensorParallel, std::move(ranks));
+    add(GpuGroupSpec::Kind::TensorParallel, std::move(ranks));
   }
   for (auto [from, to] : transfersOf(plan))
-    add(DeviceGroupSpec::Kind::PointToPoint, {from, to});
+    add(GpuGroupSpec::Kind::PointToPoint, {from, to});
   return specs;
 }
 
-Error checkDistinct(ArrayRef<DeviceGroupSpec> specs, ArrayRef<RankDevice> devices) {
-  for (const DeviceGroupSpec &spec : specs)
+Error checkDistinct(ArrayRef<GpuGroupSpec> specs, ArrayRef<RankDevice> devices) {
+  for (const GpuGroupSpec &spec : specs)
     for (size_t i = 0; i < spec.ranks.size(); ++i)
       for (size_t j = 0; j < i; ++j) {
         const RankDevice &one = devices[spec.ranks[j]], &other = devices[spec.ranks[i]];
@@ -103,9 +103,9 @@ static Expected<std::vector<RankDevice>> tellDevices(Membership &membership, con
   return devices;
 }
 
-/// Connects the device groups of this process. The key is the index of the group among all groups.
+/// Connects the GPU groups of this process. The key is the index of the group among all groups.
 static Backends connectAll(Membership &membership, const ResolvedDevice &device,
-                           const std::map<size_t, DeviceGroupSpec> &specs, std::chrono::seconds timeout) {
+                           const std::map<size_t, GpuGroupSpec> &specs, std::chrono::seconds timeout) {
   auto backends = std::make_shared<Backends>();
   // On a thread that is left behind if it waits for a process that is gone.
   std::packaged_task<void()> connecting([launch = membership.launchInfo(), device, specs, timeout, backends] {
@@ -152,10 +152,10 @@ Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan,
   auto devices = tellDevices(membership, *own);
   if (!devices)
     return failed(devices.takeError());
-  const std::vector<DeviceGroupSpec> specs = deviceGroupSpecs(plan, *devices);
+  const std::vector<GpuGroupSpec> specs = gpuGroupSpecs(plan, *devices);
   if (Error error = checkDistinct(specs, *devices))
     return failed(std::move(error));
-  std::map<size_t, DeviceGroupSpec> ours;
+  std::map<size_t, GpuGroupSpec> ours;
   for (auto [number, spec] : llvm::enumerate(specs))
     if (llvm::is_contained(spec.ranks, membership.rank()))
       ours.emplace(number, spec);
@@ -192,11 +192,11 @@ private:
 };
 } // namespace
 
-void DeviceLinks::add(const DeviceGroupSpec &spec, uint32_t own, c10::Device device,
+void DeviceLinks::add(const GpuGroupSpec &spec, uint32_t own, c10::Device device,
                       c10::intrusive_ptr<c10d::Backend> backend) {
   groups.push_back(std::make_unique<DeviceProcessGroup>(std::move(backend)));
   DeviceProcessGroup &made = *groups.back();
-  if (spec.kind == DeviceGroupSpec::Kind::TensorParallel) {
+  if (spec.kind == GpuGroupSpec::Kind::TensorParallel) {
     group = &made;
     return;
   }

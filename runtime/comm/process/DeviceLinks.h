@@ -29,23 +29,23 @@ struct RankDevice {
   std::string gpu;
 };
 
-/// The members of one group of connected GPUs.
-struct DeviceGroupSpec {
+/// One GPU group: its kind and members.
+struct GpuGroupSpec {
   enum class Kind { TensorParallel, PointToPoint };
   Kind kind;
   /// Point-to-point: the sender, then the receiver.
   std::vector<uint32_t> ranks;
 };
 
-/// The device groups of a plan: tensor-parallel groups whose ranks all have GPUs, and transfers from GPU to
+/// The GPU groups of a plan: tensor-parallel groups whose ranks all have GPUs, and transfers from GPU to
 /// GPU, one for each direction. Every process connects its groups in this order, so that connecting does not
 /// deadlock.
-std::vector<DeviceGroupSpec> deviceGroupSpecs(const plan::Plan &plan, llvm::ArrayRef<RankDevice> devices);
+std::vector<GpuGroupSpec> gpuGroupSpecs(const plan::Plan &plan, llvm::ArrayRef<RankDevice> devices);
 
 /// Fails where two ranks of a group share one GPU, which NCCL does not support.
-llvm::Error checkDistinct(llvm::ArrayRef<DeviceGroupSpec> specs, llvm::ArrayRef<RankDevice> devices);
+llvm::Error checkDistinct(llvm::ArrayRef<GpuGroupSpec> specs, llvm::ArrayRef<RankDevice> devices);
 
-/// The connected device groups of one process.
+/// The connected GPU groups of one process.
 class DeviceLinks {
 public:
   /// Connects the GPUs. All processes call this, each with its own device; if one fails, all fail.
@@ -67,7 +67,7 @@ public:
 
 private:
   TensorLink *linkOf(uint32_t peer, bool gives) const;
-  void add(const DeviceGroupSpec &spec, uint32_t own, c10::Device device,
+  void add(const GpuGroupSpec &spec, uint32_t own, c10::Device device,
            c10::intrusive_ptr<c10d::Backend> backend);
 
   c10::Device ownDevice = c10::kCPU;

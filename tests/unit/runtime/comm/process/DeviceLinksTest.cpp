@@ -36,10 +36,10 @@ protected:
   }
 
   /// `group 0 1`, `0 > 2`.
-  static std::vector<std::string> words(const std::vector<DeviceGroupSpec> &specs) {
+  static std::vector<std::string> words(const std::vector<GpuGroupSpec> &specs) {
     std::vector<std::string> words;
-    for (const DeviceGroupSpec &spec : specs) {
-      const bool isGroup = spec.kind == DeviceGroupSpec::Kind::TensorParallel;
+    for (const GpuGroupSpec &spec : specs) {
+      const bool isGroup = spec.kind == GpuGroupSpec::Kind::TensorParallel;
       words.push_back((isGroup ? "group " : "") + std::to_string(spec.ranks[0]) + (isGroup ? " " : " > ") +
                       std::to_string(spec.ranks[1]));
     }
@@ -55,23 +55,23 @@ static const RankDevice kCpu{"cpu:0", ""};
 
 TEST_F(DeviceLinksTest, ConnectsGroupsAndThenTransfersOfGpus) {
   const plan::Plan &plan = planOf(2);
-  EXPECT_THAT(words(deviceGroupSpecs(plan, {gpu("a"), gpu("b"), gpu("c"), gpu("d")})),
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {gpu("a"), gpu("b"), gpu("c"), gpu("d")})),
               ElementsAre("group 0 1", "group 2 3", "0 > 2", "1 > 3"));
 }
 
 TEST_F(DeviceLinksTest, LeavesToMessagesWhatACpuHasAPartIn) {
   const plan::Plan &plan = planOf(2);
-  EXPECT_THAT(words(deviceGroupSpecs(plan, {gpu("a"), gpu("b"), gpu("c"), kCpu})),
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {gpu("a"), gpu("b"), gpu("c"), kCpu})),
               ElementsAre("group 0 1", "0 > 2"));
-  EXPECT_THAT(words(deviceGroupSpecs(plan, {gpu("a"), kCpu, kCpu, gpu("d")})), IsEmpty());
-  EXPECT_THAT(words(deviceGroupSpecs(plan, {kCpu, kCpu, kCpu, kCpu})), IsEmpty());
-  EXPECT_THAT(words(deviceGroupSpecs(planOf(1), {gpu("a"), gpu("b")})), ElementsAre("0 > 1"));
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {gpu("a"), kCpu, kCpu, gpu("d")})), IsEmpty());
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {kCpu, kCpu, kCpu, kCpu})), IsEmpty());
+  EXPECT_THAT(words(gpuGroupSpecs(planOf(1), {gpu("a"), gpu("b")})), ElementsAre("0 > 1"));
 }
 
 TEST_F(DeviceLinksTest, RefusesOneGpuForTwoThatExchange) {
   const plan::Plan &plan = planOf(2);
   auto check = [&](std::vector<RankDevice> devices) {
-    return failureOf(checkDistinct(deviceGroupSpecs(plan, devices), devices));
+    return failureOf(checkDistinct(gpuGroupSpecs(plan, devices), devices));
   };
   EXPECT_EQ(check({gpu("a"), gpu("b"), gpu("c"), gpu("d")}), "");
   EXPECT_THAT(
