@@ -162,7 +162,7 @@ TimingProcess::TimingProcess(Options given, Membership::Owner owned, std::unique
     : options(std::move(given)), membership(std::move(owned)), worker(std::move(own)) {}
 
 TimingProcess::~TimingProcess() {
-  membership->stopServing();
+  membership->clearClient();
   membership->transport().close();
 }
 
@@ -191,7 +191,7 @@ Error TimingProcess::begin() {
     if (options.onFailure)
       options.onFailure(message);
   };
-  membership->serve({status, failed, [] {}});
+  membership->setClient({status, failed, [] {}});
   // Host names do not suffice: network namespaces of one machine share them, though only links connect them.
   utsname system;
   const std::string name = uname(&system) == 0 ? system.nodename : "?";

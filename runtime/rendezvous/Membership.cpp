@@ -88,12 +88,12 @@ bool Membership::stop() {
   return isLast;
 }
 
-void Membership::serve(MembershipClient served) {
+void Membership::setClient(MembershipClient given) {
   std::lock_guard lock(mutex);
-  client = std::make_shared<const MembershipClient>(std::move(served));
+  client = std::make_shared<const MembershipClient>(std::move(given));
 }
 
-void Membership::stopServing() {
+void Membership::clearClient() {
   std::unique_lock lock(mutex);
   client = nullptr;
   changed.wait(lock, [&] { return calls == 0; });

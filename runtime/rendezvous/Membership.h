@@ -60,9 +60,9 @@ public:
   bool isOver() const { return over; }
   Transport &transport() { return *messages; }
 
-  void serve(MembershipClient served);
+  void setClient(MembershipClient given);
   /// Drops the client; returns when no callback is running.
-  void stopServing();
+  void clearClient();
 
   /// Ends the run in all processes. Returns the message with which all end: the first, if several processes
   /// fail.
@@ -103,12 +103,16 @@ private:
   ~Membership() = default;
   /// Result of joining.
   struct Attempt;
+  /// joinRun, with exceptions as text; empty on success.
   std::string attempt(const std::string &what, const std::string &value);
-  llvm::Error come(const std::string &what, const std::string &value);
-  llvm::Error find(Clock::time_point deadline);
+  /// Finds the run, starts the threads, waits for all, compares values, connects.
+  llvm::Error joinRun(const std::string &what, const std::string &value);
+  llvm::Error openStoreAndEnter(Clock::time_point deadline);
   llvm::Error enter(Clock::time_point deadline);
-  llvm::Error begin();
-  llvm::Error enterRun(llvm::StringRef run, Clock::time_point deadline);
+  /// Rank 0.
+  llvm::Error announceRun();
+  /// Other ranks.
+  llvm::Error claimRank(llvm::StringRef run, Clock::time_point deadline);
   llvm::Error rankTakenError(llvm::StringRef owner) const;
   /// Restricts `store` to the keys of one run.
   void keepTo(const std::string &run, std::unique_ptr<LivenessConnection> line);

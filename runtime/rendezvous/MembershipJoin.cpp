@@ -90,7 +90,7 @@ Expected<Membership::Owner> Membership::join(const Launch &launch, const std::st
 
 std::string Membership::attempt(const std::string &what, const std::string &value) {
   try {
-    return llvm::toString(come(what, value));
+    return llvm::toString(joinRun(what, value));
   } catch (const std::exception &exception) {
     try {
       return "rank " + std::to_string(launch.rank) + ": " + messageOf(exception);
@@ -100,9 +100,9 @@ std::string Membership::attempt(const std::string &what, const std::string &valu
   }
 }
 
-Error Membership::come(const std::string &what, const std::string &value) {
+Error Membership::joinRun(const std::string &what, const std::string &value) {
   const Clock::time_point deadline = Clock::now() + limits.timeout;
-  if (Error error = find(deadline))
+  if (Error error = openStoreAndEnter(deadline))
     return error;
   start();
   try {
@@ -122,7 +122,7 @@ Error Membership::come(const std::string &what, const std::string &value) {
   return connect(deadline);
 }
 
-Error Membership::find(Clock::time_point deadline) {
+Error Membership::openStoreAndEnter(Clock::time_point deadline) {
   for (;; std::this_thread::sleep_for(10ms)) {
     rootStore.reset();
     hasStore = false;
@@ -180,7 +180,7 @@ static bool isLeft(StringRef run) {
 
 Error Membership::enter(Clock::time_point deadline) {
   if (launch.rank == 0)
-    return begin();
+    return announceRun();
   std::optional<std::string> run;
   // A killed rank 0 may have left its announcement.
   while (!(run = rootStore->find(kRun)) || (isLeft(*run) && Clock::now() < deadline)) {
@@ -188,10 +188,10 @@ Error Membership::enter(Clock::time_point deadline) {
       return notStartedError("rank 0 has");
     std::this_thread::sleep_for(10ms);
   }
-  return enterRun(*run, deadline);
+  return claimRank(*run, deadline);
 }
 
-Error Membership::begin() {
+Error Membership::announceRun() {
   std::unique_ptr<LivenessConnection> line;
   try {
     line = LivenessConnection::listen(hostAddress(launch), launch.size);
@@ -210,7 +210,7 @@ Error Membership::begin() {
   return Error::success();
 }
 
-Error Membership::enterRun(StringRef run, Clock::time_point deadline) {
+Error Membership::claimRank(StringRef run, Clock::time_point deadline) {
   const StringRef count = run.split(' ').first;
   const std::string endpoint = endpointOf(run);
   const std::string runId = StringRef(endpoint).rsplit(' ').second.str();

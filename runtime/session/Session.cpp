@@ -61,7 +61,7 @@ Error Session::serve() {
   if (!impl->commands || impl->isCoordinator())
     return llvm::createStringError(
         "this process has no coordinator to serve; see SessionOptions::hasCoordinator");
-  return impl->reportingFailure([&] { return impl->carryOut(); });
+  return impl->reportingFailure([&] { return impl->serve(); });
 }
 
 std::vector<DeviceStatistics> Session::statistics() const {

@@ -32,7 +32,9 @@ struct Session::Impl {
   /// Resolves the devices of the ranks `own`, and the output device.
   llvm::Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
   llvm::Error loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own);
-  llvm::Error serve();
+  /// Connects this rank to the other processes (GPUs, values between stages, commands), and answers them from
+  /// now on.
+  llvm::Error connectRanks();
   /// Returns what `work` returns. An exception that it throws is unknown to other processes, so it fails them
   /// all.
   template <typename Work> auto reportingFailure(Work work) -> decltype(work());
@@ -53,7 +55,7 @@ struct Session::Impl {
   void receiveOutputs(Request &request, uint32_t signature);
   llvm::Error reset();
   /// Executes the commands of rank 0, until that closes its session.
-  llvm::Error carryOut();
+  llvm::Error serve();
   /// Leaves the run, once.
   llvm::Error close();
   /// Waits for admission of a request.

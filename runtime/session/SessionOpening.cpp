@@ -33,7 +33,7 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
       error = load(directory);
     if (!membership)
       return error;
-    return error ? failAll(llvm::toString(std::move(error))) : serve();
+    return error ? failAll(llvm::toString(std::move(error))) : connectRanks();
   });
 }
 
@@ -128,8 +128,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
   return Error::success();
 }
 
-/// Starts answering the other processes.
-Error Session::Impl::serve() {
+Error Session::Impl::connectRanks() {
   if (Error error = DeviceLinks::open(*plan, *membership, ownDevice, options.timeout).moveInto(links))
     return error;
   peerExchange = std::make_shared<PeerExchange>(*plan, *membership, workers.front()->memory(),
@@ -147,7 +146,7 @@ Error Session::Impl::serve() {
     links->abort();
   };
   auto tick = [this] { underWay.checkDeadlines(); };
-  membership->serve({status, failed, tick});
+  membership->setClient({status, failed, tick});
   if (Error error = agreeOnCoordinator(*membership, options.hasCoordinator))
     return error;
   if (options.hasCoordinator)
@@ -168,7 +167,7 @@ Session::Impl::~Impl() {
   // Fails if the run has failed, which was reported already.
   llvm::consumeError(close());
   if (membership) {
-    membership->stopServing();
+    membership->clearClient();
     membership->transport().close();
   }
   if (links)

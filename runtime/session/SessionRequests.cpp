@@ -137,7 +137,7 @@ Error Session::Impl::checkMayCall() const {
                                  " takes requests from the coordinator, rank 0; call serve() here");
 }
 
-Error Session::Impl::carryOut() {
+Error Session::Impl::serve() {
   std::deque<std::shared_ptr<Request>> begun;
   auto finish = [&](size_t left) -> Error {
     for (; begun.size() > left; begun.pop_front())
