@@ -64,7 +64,7 @@ struct CompileOptions {
   std::vector<std::string> capturePoints;
   /// Replace operator sequences by equivalent fused operators (pass rewrite-idioms).
   bool rewriteIdioms = true;
-  /// Dtype of float32 matrix products and of their stored weights: `bf16`, or `traced` to keep the model's.
+  /// Dtype of float32 contractions and of their stored weights: `bf16`, or `traced` to keep the model's.
   std::string dtype = "traced";
   /// Reject a model that calls operators that plans may not, before any of it runs. Used where nothing else
   /// protects the user's files.
