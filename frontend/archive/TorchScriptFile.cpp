@@ -190,7 +190,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
         mapping->release(offset, bytes);
     };
     return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping, releaseRead),
-                           release};
+                           release, mapping->bytes().size()};
   } catch (const std::exception &e) {
     return fail(path, "cannot be loaded as TorchScript: " + describe(e));
   }

@@ -19,6 +19,8 @@ struct TorchScriptFile {
   /// Tells the system that these bytes of a weight, if they are in the mapping, are not needed for now, so
   /// that they are resident only while they are read.
   std::function<void(const void *begin, size_t bytes)> release;
+  /// Bytes of the file.
+  uint64_t size = 0;
 
   /// Opens an archive written by torch.jit.save. Every record is compared with its CRC32 first (libtorch does
   /// not check weights), so a damaged file is refused before it is parsed.

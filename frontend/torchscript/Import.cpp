@@ -78,11 +78,11 @@ static LogicalResult importForward(const TorchScriptFile &file, const ModelInput
     return failure();
   TorchScriptImporter importer(b, model.weights, states);
   importer.collectWeights(file.module._ivalue(), "");
-  if (llvm::Error error = model.weights.checkSize())
-    return mlir::emitError(top) << llvm::toString(std::move(error));
   auto results = importer.importMethod(file.module._ivalue(), "forward", *arguments);
   if (failed(results) || failed(returnLeaves(function, b, results->front())))
     return failure();
+  if (llvm::Error error = model.weights.checkSize(file.size))
+    return mlir::emitError(top) << llvm::toString(std::move(error));
   if (failed(functionalize(function, model.weights)))
     return failure();
   placeStates(function);

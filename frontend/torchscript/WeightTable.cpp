@@ -1,6 +1,5 @@
 //===- WeightTable.cpp - The weights of an imported model -----------------===//
 #include "frontend/torchscript/WeightTable.h"
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace cleave {
@@ -52,33 +51,30 @@ std::string WeightTable::sharingMemory(llvm::StringRef name) const {
   return "";
 }
 
-/// Transposed and tied weights take some bytes twice; small tensors may repeat their elements.
+/// Transposed and tied weights take some bytes twice, and packed ones are unpacked; small tensors may repeat
+/// their elements.
 static constexpr double kMostRepeated = 4, kMostAdded = 64 << 20;
 
-llvm::Error WeightTable::checkSize() const {
-  llvm::DenseSet<const void *> storages;
-  double written = 0, held = 0, most = 0;
-  std::string largest;
+llvm::Error WeightTable::checkSize(uint64_t fileBytes) const {
+  double written = 0, most = 0;
+  llvm::StringRef largest;
   for (const Entry &entry : table) {
     if (!entry.tensor.has_storage())
       continue;
-    const c10::Storage &storage = entry.tensor.storage();
     const double bytes = double(entry.tensor.numel()) * double(entry.tensor.itemsize());
-    const bool isNew = storages.insert(storage.unsafeGetStorageImpl()).second;
-    const double own = isNew ? double(storage.nbytes()) : 0;
     written += bytes;
-    held += own;
-    if (bytes - own > most) {
-      most = bytes - own;
+    if (bytes > most) {
+      most = bytes;
       largest = entry.name;
     }
   }
-  if (written <= kMostRepeated * held + kMostAdded)
+  if (written <= kMostRepeated * double(fileBytes) + kMostAdded)
     return llvm::Error::success();
-  return llvm::createStringError("its weights are %.0f MB in memory and would be %.0f MB in a plan: '%s' "
-                                 "repeats elements, or shares them with "
-                                 "other weights; store them once, and expand them in forward",
-                                 held / 1e6, written / 1e6, largest.c_str());
+  return llvm::createStringError(
+      "it has %.0f MB, and its weights would be %.0f MB in a plan, '%s' the largest: "
+      "weights repeat elements, share them, or are made when the model is opened; "
+      "store them once, and expand or make them in forward",
+      double(fileBytes) / 1e6, written / 1e6, largest.str().c_str());
 }
 
 const WeightTable::Entry *WeightTable::find(llvm::StringRef name) const {

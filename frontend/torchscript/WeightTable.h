@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,10 @@ public:
   /// Name of another weight that shares memory with weight `name`; empty if there is none.
   std::string sharingMemory(llvm::StringRef name) const;
 
-  /// Fails if the weights would take far more bytes in a plan than they have in memory, as views that repeat
-  /// elements do.
-  llvm::Error checkSize() const;
+  /// Fails if the weights would take far more bytes in a plan than in the model file, as views that repeat
+  /// elements do, and weights that are made when the model is opened.
+  /// \param fileBytes  size of the model file.
+  llvm::Error checkSize(uint64_t fileBytes) const;
 
   /// Null if there is no such name; aliases are not names.
   const Entry *find(llvm::StringRef name) const;

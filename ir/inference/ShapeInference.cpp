@@ -244,7 +244,8 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
                                << place.reason << ") but not at the traced sizes; the model fixes "
                                << (fixed.empty() ? "a dimension" : fixed) << " there: "
                                << (autoDynamic && autoDynamic.getValue() == fixed
-                                       ? "use --microbatches 1 and dp=1"
+                                       ? "use --microbatches 1 and dp=1, name the dimension that is "
+                                         "the batch with --dynamic"
                                        : "name it at each input that has it, leave it out of --dynamic")
                                << ", or trace a model that takes it from its input";
 }

@@ -12,8 +12,8 @@ using c10::IValue;
 
 /// Smaller values are not counted: their number is bounded by the plan's slots.
 static constexpr int64_t kSmall = 4096;
-/// Dimensions whose sizes and strides a tensor holds in itself.
-static constexpr int64_t kInlineDims = 5;
+/// Bytes of a string, list, tuple or dict without what it holds.
+static constexpr int64_t kObjectBytes = 64;
 /// Bytes of a dict's entry besides its key and value.
 static constexpr int64_t kEntryBytes = 32;
 
@@ -26,6 +26,8 @@ public:
 private:
   void add(size_t count, int64_t bytesEach);
   void visitItems(llvm::ArrayRef<IValue> items, int depth);
+  /// A part of a value of this depth.
+  void visitItem(const IValue &item, int depth);
 };
 } // namespace
 
@@ -37,17 +39,22 @@ void Walk::add(size_t count, int64_t bytesEach) {
               " bytes in one value");
 }
 
+void Walk::visitItem(const IValue &item, int depth) {
+  if (isContainer(item))
+    return visit(item, depth + 1);
+  if (item.isTensor() && item.toTensor().defined())
+    add(1, bytesBesideElements(item.toTensor().dim()));
+}
+
 void Walk::visitItems(llvm::ArrayRef<IValue> items, int depth) {
   add(items.size(), sizeof(IValue));
   for (const IValue &item : items)
-    if (isContainer(item))
-      visit(item, depth + 1);
+    visitItem(item, depth);
 }
 
 /// True if items of such a list take memory that is counted here.
-static bool holdsContainers(const c10::List<IValue> &list) {
+static bool countsItems(const c10::List<IValue> &list) {
   switch (list.elementType()->kind()) {
-  case c10::TypeKind::TensorType:
   case c10::TypeKind::IntType:
   case c10::TypeKind::FloatType:
   case c10::TypeKind::BoolType:
@@ -57,26 +64,9 @@ static bool holdsContainers(const c10::List<IValue> &list) {
   }
 }
 
-/// Bytes of the tensor beside its elements, which may be a view's.
-static int64_t bytesBesideElements(const at::Tensor &tensor) {
-  if (!tensor.defined())
-    return 0;
-  const int64_t dims = tensor.dim();
-  return int64_t(sizeof(c10::TensorImpl)) + (dims > kInlineDims ? 2 * dims * int64_t(sizeof(int64_t)) : 0);
-}
-
-/// Bytes of an item of a list of tensors. One operator makes items of one number of dimensions, and a list
-/// that is appended to is looked at each time.
-static int64_t bytesOfTensorItem(c10::ArrayRef<IValue> items) {
-  int64_t most = 0;
-  for (const IValue *item : {&items.front(), &items.back()})
-    if (item->isTensor())
-      most = std::max(most, bytesBesideElements(item->toTensor()));
-  return most;
-}
-
 void Walk::visit(const IValue &value, int depth) {
   TORCH_CHECK(depth < kMaxNested, "found values nested ", kMaxNested, " deep, expected fewer");
+  add(1, kObjectBytes);
   if (value.isString())
     return add(value.toStringRef().size(), 1);
   if (value.isTuple()) {
@@ -84,17 +74,15 @@ void Walk::visit(const IValue &value, int depth) {
     return visitItems(llvm::ArrayRef<IValue>(items.begin(), items.size()), depth);
   }
   if (value.isList()) {
-    // A loop that appends to a list does not visit the items that are there already.
-    if (c10::ArrayRef<IValue> items = value.toListRef(); !holdsContainers(value.toList()))
-      return add(items.size(), int64_t(sizeof(IValue)) + (items.empty() ? 0 : bytesOfTensorItem(items)));
-    return visitItems(llvm::ArrayRef(value.toListRef().data(), value.toListRef().size()), depth);
+    const c10::ArrayRef<IValue> items = value.toListRef();
+    return countsItems(value.toList()) ? visitItems(llvm::ArrayRef(items.data(), items.size()), depth)
+                                       : add(items.size(), sizeof(IValue));
   }
   const c10::Dict<IValue, IValue> dict = value.toGenericDict();
   add(dict.size(), 2 * sizeof(IValue) + kEntryBytes);
   for (const auto &entry : dict)
     for (const IValue &part : {IValue(entry.key()), IValue(entry.value())})
-      if (isContainer(part))
-        visit(part, depth + 1);
+      visitItem(part, depth);
 }
 
 int64_t containerBytesOf(const IValue &value) {

@@ -25,6 +25,12 @@ inline bool isContainer(const c10::IValue &value) {
   return value.isList() || value.isTuple() || value.isString() || value.isGenericDict();
 }
 
+/// Bytes that a tensor of so many dimensions takes beside its elements, as a view does.
+constexpr int64_t bytesBesideElements(int64_t dims) {
+  constexpr int64_t kInlineDims = 5; // Their sizes and strides are in the tensor itself.
+  return int64_t(sizeof(c10::TensorImpl)) + (dims > kInlineDims ? 2 * dims * int64_t(sizeof(int64_t)) : 0);
+}
+
 /// Bytes that `value` takes beside the elements of its tensors, at any depth. Shared parts count each time.
 /// Throws c10::Error where one of the limits above is exceeded.
 int64_t containerBytesOf(const c10::IValue &value);

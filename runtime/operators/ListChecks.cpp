@@ -93,26 +93,53 @@ static int64_t sizeAlong(ArrayRef<IValue> arguments, size_t index) {
   return self.dim() == 0 ? 1 : self.size(at::maybe_wrap_dim(dim, self.dim()));
 }
 
+/// A list of `count` views of so many dimensions.
+static void checkViews(int64_t count, int64_t dims) {
+  checkLength(count);
+  const int64_t bytes = std::max<int64_t>(count, 0) * (int64_t(sizeof(IValue)) + bytesBesideElements(dims));
+  TORCH_CHECK(bytes <= kMaxContainerBytes, "it would make a list of views that take ", bytes,
+              " bytes beside their elements, expected at most ", kMaxContainerBytes);
+}
+
+/// Views of the dimensions that `self`, the first argument, has.
+static void checkViewsOf(ArrayRef<IValue> arguments, int64_t count) {
+  checkViews(count, tensorOf(arguments[0]).dim());
+}
+
 /// unbind(self, dim).
-static void checkUnbound(ArrayRef<IValue> arguments) { checkLength(sizeAlong(arguments, 1)); }
+static void checkUnbound(ArrayRef<IValue> arguments) { checkViewsOf(arguments, sizeAlong(arguments, 1)); }
 
-/// split(self, split_size, dim), unless it is told the size of each.
+/// split(self, split_size, dim) and split_with_sizes(self, split_sizes, dim).
 static void checkSplit(ArrayRef<IValue> arguments) {
-  if (arguments[1].isInt())
-    checkLength(sizeAlong(arguments, 2) / std::max<int64_t>(arguments[1].toInt(), 1));
+  checkViewsOf(arguments, arguments[1].isList()
+                              ? int64_t(arguments[1].toListRef().size())
+                              : sizeAlong(arguments, 2) / std::max<int64_t>(arguments[1].toInt(), 1));
 }
 
-/// chunk(self, chunks, …), and tensor_split and others, whose number of pieces can be a tensor.
+/// chunk(self, chunks, …), and tensor_split and others, whose number of pieces, or where these begin, can be
+/// a list or a tensor.
 static void checkPieces(ArrayRef<IValue> arguments) {
-  if (arguments[1].isInt())
-    checkLength(arguments[1].toInt());
-  else if (arguments[1].isTensor() && tensorOf(arguments[1]).dim() > 0)
-    checkLength(arguments[1].toTensor().numel());
-  else if (arguments[1].isTensor())
-    checkLength(arguments[1].toTensor().item().toLong());
+  const IValue &pieces = arguments[1];
+  if (pieces.isInt())
+    checkViewsOf(arguments, pieces.toInt());
+  else if (pieces.isList())
+    checkViewsOf(arguments, int64_t(pieces.toListRef().size()) + 1);
+  else if (pieces.isTensor() && tensorOf(pieces).dim() > 0)
+    checkViewsOf(arguments, pieces.toTensor().numel() + 1);
+  else if (pieces.isTensor())
+    checkViewsOf(arguments, pieces.toTensor().item().toLong());
 }
 
-/// linalg_multi_dot(tensors) makes tables of as many rows and columns as there are matrices.
+/// broadcast_tensors(tensors): each has as many dimensions as the one with most.
+static void checkBroadcast(ArrayRef<IValue> arguments) {
+  int64_t dims = 0;
+  for (const IValue &tensor : arguments[0].toListRef())
+    dims = std::max(dims, tensorOf(tensor).dim());
+  checkViews(int64_t(arguments[0].toListRef().size()), dims);
+}
+
+/// linalg_multi_dot(tensors) and chain_matmul(matrices) make tables of as many rows and columns as there are
+/// matrices.
 static void checkChain(ArrayRef<IValue> arguments) {
   constexpr size_t kMost = 1000;
   const size_t count = arguments[0].toListRef().size();
@@ -124,7 +151,8 @@ ArgumentCheck listCheckOf(llvm::StringRef name, llvm::StringRef overload) {
     return overload == "left_t" || overload == "right_" ? checkRepeatedList : nullptr;
   if (name == "aten::split" && overload == "str")
     return nullptr;
-  static const llvm::StringMap<ArgumentCheck> checks = {{"aten::center", checkWidth},
+  static const llvm::StringMap<ArgumentCheck> checks = {{"aten::broadcast_tensors", checkBroadcast},
+                                                        {"aten::center", checkWidth},
                                                         {"aten::chain_matmul", checkChain},
                                                         {"aten::chunk", checkPieces},
                                                         {"aten::dsplit", checkPieces},
@@ -138,12 +166,15 @@ ArgumentCheck listCheckOf(llvm::StringRef name, llvm::StringRef overload) {
                                                         {"aten::rjust", checkWidth},
                                                         {"aten::split", checkSplit},
                                                         {"aten::split_copy", checkSplit},
+                                                        {"aten::split_with_sizes", checkSplit},
+                                                        {"aten::split_with_sizes_copy", checkSplit},
                                                         {"aten::str", checkTexts},
                                                         {"aten::tensor_split", checkPieces},
                                                         {"aten::unbind", checkUnbound},
                                                         {"aten::unbind_copy", checkUnbound},
                                                         {"aten::unsafe_chunk", checkPieces},
                                                         {"aten::unsafe_split", checkSplit},
+                                                        {"aten::unsafe_split_with_sizes", checkSplit},
                                                         {"aten::vsplit", checkPieces},
                                                         {"aten::zfill", checkWidth},
                                                         {"prim::rangelist", checkCount}};

@@ -161,6 +161,38 @@ def test_a_tensor_larger_than_its_record(compiler, writes, size):
     assert refused(compiler.folder, *arguments).endswith("a tensor reaches past the end of its storage")
 
 
+class Makes(torch.nn.Module):
+    """A weight that is made when the model is opened, of memory that nobody has written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.size, self.weight = 1 << 28, torch.ones(1)
+
+    def forward(self, x):
+        return x + self.weight[0]
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.size, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, bool]):
+        self.size, self.training = state
+        self.weight = torch.empty([self.size])
+
+
+class Constants(torch.nn.Module):
+    """Tensors that a trace keeps as constants."""
+
+    def forward(self, x):
+        for constant in CONSTANTS:
+            x = x + constant[:8]
+        return x
+
+
+CONSTANTS = [torch.ones(1).expand((1 << 24) + i) for i in range(16)]
+
+
 class Repeats(torch.nn.Module):
     """Tensors without elements of their own: a plan of a gigabyte of a model of two kilobytes."""
 
@@ -174,11 +206,18 @@ class Repeats(torch.nn.Module):
         return x + sum(buffer[..., 0].sum() for buffer in self.buffers())
 
 
-@pytest.mark.parametrize("how", ["views", "expanded"])
-def test_weights_that_repeat_their_elements(compiler, how):
-    compiler.save(torch.jit.trace(Repeats(how), torch.ones(8)), {"x": torch.ones(8)})
+LARGE = {"views": lambda: torch.jit.trace(Repeats("views"), torch.ones(8)),
+         "expanded": lambda: torch.jit.trace(Repeats("expanded"), torch.ones(8)),
+         "constants": lambda: torch.jit.trace(Constants(), torch.ones(8)),
+         "made": lambda: torch.jit.script(Makes())}
+
+
+@pytest.mark.parametrize("how", LARGE)
+def test_weights_that_are_larger_in_a_plan(compiler, how):
+    compiler.save(LARGE[how](), {"x": torch.ones(8)})
     message = refused(compiler.folder, "compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan")
-    assert re.search(r"its weights are \d+ MB in memory and would be \d+ MB in a plan: 'b\d+' repeats elements, or shares", message)
+    assert re.search(r"model.pt: it has \d+ MB, and its weights would be \d+ MB in a plan, '(b|weight|constants)\S*' the largest: ", message)
+    assert not list(compiler.folder.glob("*.plan"))
 
 
 @pytest.mark.parametrize("name", [b"a", b"0\0"])

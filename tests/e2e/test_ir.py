@@ -175,7 +175,9 @@ def test_text_that_ends_the_parser(tmp_path):
 
 
 NESTED = {"modules": "module {" * 4000 + "}" * 4000, "types": "func.func private @f(" + "tuple<" * 4000 + "i32" + ">" * 4000 + ")",
-          "arrays": "module attributes {a = " + "[" * 4000 + "]" * 4000 + "} {}"}
+          "arrays": "module attributes {a = " + "[" * 4000 + "]" * 4000 + "} {}",
+          # The comparison closes no bracket.
+          "comparisons": ("module attributes {a = affine_set<(d0) : (d0 >= 0)>} {" * 4000) + "}" * 4000}
 
 
 @pytest.mark.parametrize("name", NESTED)
@@ -183,6 +185,13 @@ def test_text_nested_deeper_than_a_stack_is(tmp_path, name):
     text = "// (((\n" + NESTED[name]
     said = "model.mlir: line 2: found brackets nested more than 500 deep"
     assert refuse(tmp_path, text).endswith(said)
+    assert execute("cleave-opt", "model.mlir", status=1, cwd=tmp_path).err == f"error: {said}\n"
+
+
+@pytest.mark.parametrize("expression", ["d0" + " + d0" * 20000, "-" * 20000 + "d0", "d0" + " mod 7" * 20000], ids=["sum", "minus", "mod"])
+def test_expressions_longer_than_a_stack_is(tmp_path, expression):
+    said = "model.mlir: line 1: found an expression of more than 500 operators"
+    assert refuse(tmp_path, f"module attributes {{a = affine_map<(d0) -> ({expression})>}} {{}}").endswith(said)
     assert execute("cleave-opt", "model.mlir", status=1, cwd=tmp_path).err == f"error: {said}\n"
 
 
@@ -200,3 +209,5 @@ def test_brackets_that_do_not_nest(tmp_path):
     assert simulate(tmp_path, text)["devices"] == simulate(tmp_path, LINEAR)["devices"]
     arrows = "".join(f"func.func private @f{i}() -> i32\n" for i in range(600))
     assert execute("cleave-opt", "-", cwd=tmp_path, input=arrows).out.count("private") == 600
+    sets = "".join(f"func.func private @f{i}() attributes {{a = affine_set<(d0) : (d0 <= {i})>}}\n" for i in range(600))
+    assert execute("cleave-opt", "-", cwd=tmp_path, input=sets).out.count("affine_set") == 600

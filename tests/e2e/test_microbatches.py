@@ -116,7 +116,7 @@ class Fixed(nn.Module):
 def test_a_fixed_batch_is_no_matter_of_dynamic(compiler):
     """The user has named no dimension; one who has is told to leave it out."""
     error = compiler.refuse(torch.jit.trace(Fixed(), X), "--microbatches", "2", x=X)
-    assert "the model fixes batch there: use --microbatches 1 and dp=1, or trace" in error, error
+    assert "the model fixes batch there: use --microbatches 1 and dp=1, name the dimension that is the batch with --dynamic, or trace" in error, error
     error = compiler.refuse(torch.jit.trace(Fixed(), X), "--microbatches", "2", "--dynamic", "x=n,_", x=X)
     assert "the model fixes n there: name it at each input that has it, leave it out of --dynamic" in error, error
 

@@ -32,6 +32,11 @@ def test_random_numbers_are_noted(compiler):
     assert "note: aten.randn_like in the model itself draws random numbers: every run gives others" in result.out, result.out
 
 
+def test_why_random_numbers_differ_from_the_original(compiler):
+    error = compiler.refuse(Draws(), "--verify", x=X)
+    assert "(it draws random numbers, others in every run; compile it without --verify); no plan was written" in error, error
+
+
 class Unheard(nn.Module):
     def forward(self, x):
         return torch.cdist(x, x).bincount() if x.size(0) > 1000 else torch.bincount(x[0].long())

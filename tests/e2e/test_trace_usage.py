@@ -50,3 +50,17 @@ def test_help(capsys):
         trace("--help")
     shown = capsys.readouterr().out
     assert exit.value.code == 0 and max(map(len, shown.splitlines())) <= 120
+
+
+def test_control_characters(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        trace("no\n\x1b[31mfoo.py:f", "-o", "m.pt")
+    assert capsys.readouterr().err.startswith("error: no such source as no\\n\\x1b[31mfoo.py:f, expected ")
+    path = tmp_path / "m.py"
+    path.write_text("import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, d):\n        return d\n\n"
+                    "def build():\n    return Model(), {'d': {'a\\x1b[31m': torch.ones(2)}}\n\n"
+                    "def fail():\n    raise ValueError('first\\n\\x1b[31mlast')\n")
+    assert trace(f"{path}:build", "-o", tmp_path / "m.pt") == 1
+    assert "found the key a\\x1b[31m, expected one of printable characters" in capsys.readouterr().err
+    assert trace(f"{path}:fail", "-o", tmp_path / "m.pt") == 1
+    assert "ValueError: first \\x1b[31mlast" in capsys.readouterr().err

@@ -3,7 +3,10 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include <algorithm>
+#include <array>
+#include <vector>
 
 using namespace mlir;
 
@@ -23,24 +26,66 @@ static size_t skipped(llvm::StringRef text, size_t at) {
   return std::min(end + 1, text.size());
 }
 
+namespace {
+/// An open bracket: what closes it, and the operators since the last comma in it. The parser calls itself for
+/// each operator of an affine expression.
+struct Bracket {
+  char closing;
+  size_t operators = 0;
+};
+} // namespace
+
+/// What closes the bracket `symbol`; 0 if it is none. `<=` is a comparison.
+static char closingOf(char symbol, char after) {
+  switch (symbol) {
+  case '(':
+    return ')';
+  case '[':
+    return ']';
+  case '{':
+    return '}';
+  case '<':
+    return after == '=' ? 0 : '>';
+  default:
+    return 0;
+  }
+}
+
+/// True if `text` begins with an operator of an affine expression; `before` is the character before it.
+static bool isOperator(llvm::StringRef text, char before) {
+  if (llvm::StringRef("+-*").contains(text.front()))
+    return true;
+  return !llvm::isAlnum(before) && llvm::any_of(std::array{"mod", "floordiv", "ceildiv"},
+                                                [&](const char *word) { return text.starts_with(word); });
+}
+
 llvm::Error checkIrText(llvm::StringRef text) {
   auto lineOf = [&](size_t at) { return text.take_front(at).count('\n') + 1; };
   for (auto [at, byte] : llvm::enumerate(text.bytes()))
     if ((byte < ' ' && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7f)
       return llvm::createStringError("line %zu: found the control character 0x%02x, expected text",
                                      lineOf(at), unsigned(byte));
-  size_t depth = 0;
+  std::vector<Bracket> open;
   for (size_t at = 0; at < text.size(); ++at) {
     if (const size_t behind = skipped(text, at); behind > at) {
       at = behind - 1;
       continue;
     }
-    if (llvm::StringRef("([{<").contains(text[at]) && ++depth > kMostNested)
+    const char before = at > 0 ? text[at - 1] : ' ', after = at + 1 < text.size() ? text[at + 1] : ' ';
+    if (text[at] == ',' && !open.empty())
+      open.back().operators = 0;
+    else if (isOperator(text.substr(at), before) && !open.empty() && open.back().closing != '}')
+      ++open.back().operators;
+    else if (const char closing = closingOf(text[at], after))
+      open.push_back({closing});
+    else if (!open.empty() && text[at] == open.back().closing && !(text[at] == '>' && before == '-'))
+      open.pop_back();
+    if (open.size() > kMostNested)
       return llvm::createStringError("line %zu: found brackets nested more than %zu deep", lineOf(at),
                                      kMostNested);
-    const bool isArrow = text[at] == '>' && at > 0 && text[at - 1] == '-';
-    if (llvm::StringRef(")]}>").contains(text[at]) && !isArrow && depth > 0)
-      --depth;
+    if (!open.empty() && open.back().operators > kMostNested)
+      return llvm::createStringError("line %zu: found an expression of more than %zu operators", lineOf(at),
+                                     kMostNested);
   }
   return llvm::Error::success();
 }

@@ -229,12 +229,14 @@ llvm::Error Compilation::verifyPlan() {
   if (!verified)
     return verified.takeError();
   report.verifySeconds = secondsSince(start);
+  const bool isRandom = llvm::any_of(plan->notes, [](auto &note) { return note->kind == "random"; });
   for (auto &output : verified->outputs) {
     if (!output.ok)
       return llvm::createStringError(
           "%s: the plan differs from the original in %s: found an error of %g, allowed "
-          "%g; no plan was written",
-          options.model.c_str(), output.describe().c_str(), output.error, output.allowed);
+          "%g%s; no plan was written",
+          options.model.c_str(), output.describe().c_str(), output.error, output.allowed,
+          isRandom ? " (it draws random numbers, others in every run; compile it without --verify)" : "");
     // Integers and bools must be equal, so they say nothing about tolerances.
     if (output.allowed > 0 && output.error * report.allowedError >= report.error * output.allowed) {
       report.error = output.error;

@@ -50,17 +50,16 @@ Expected<AtomicFile> AtomicFile::create(StringRef finalPath) {
   removeAbandoned(llvm::sys::path::parent_path(*final));
   int file = -1;
   auto open = [&](const char *path) {
-    file = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    struct stat old;
+    const bool replaces = stat(final->c_str(), &old) == 0;
+    file = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces ? 0600 : 0666);
     if (file < 0)
       return errno;
     // Tells other processes, also in other containers, that this one is alive; some file systems have no
     // locks.
     (void)flock(file, LOCK_EX | LOCK_NB);
-    // Who could read the old file can read the new one, and nobody else; some file systems have no
-    // permissions.
-    struct stat old;
-    if (stat(final->c_str(), &old) == 0)
-      (void)fchmod(file, old.st_mode & 0777);
+    if (replaces)
+      keepPermissions(file, old);
     return 0;
   };
   Expected<std::string> temporary = makeTemporary(*final, open);

@@ -84,21 +84,21 @@ void OutputBroker::use() {
   used = this;
 }
 
-/// Time that the process may take to remove what is not finished.
-static constexpr int kLooks = 50'000;
-static constexpr timespec kLook = {0, 200'000};
+/// 5 s: more than the process mostly takes to remove what is not finished.
+static constexpr int kLooks = 5'000;
+static constexpr timespec kLook = {0, 1'000'000};
 
-/// Waits for a child, and kills it if it does not end: it may have been stopped. Safe in signal handlers.
+/// Waits for a child. Where it does not end for some seconds, it may have been stopped and is continued; a
+/// sandboxed process may not do that, and leaves it. Safe in signal handlers.
 static void awaitEnd(pid_t child) {
-  for (int looks = 0; looks < kLooks; ++looks) {
+  for (int looks = 1;; ++looks) {
     const pid_t ended = waitpid(child, nullptr, WNOHANG);
     if (ended != 0 && !(ended < 0 && errno == EINTR))
       return;
+    if (looks % kLooks == 0 && kill(child, SIGCONT) != 0)
+      return;
     nanosleep(&kLook, nullptr);
   }
-  kill(child, SIGKILL);
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR)
-    ;
 }
 
 void OutputBroker::finish() {

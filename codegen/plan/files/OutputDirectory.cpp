@@ -115,13 +115,10 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
     return error;
   removeAbandoned(llvm::sys::path::parent_path(*final));
   auto make = [&](const char *path) {
-    if (mkdir(path, 0777) != 0)
-      return errno;
-    // Who could open the old folder can open the new one, and nobody else; this process can.
     struct stat old;
-    if (stat(final->c_str(), &old) == 0 && S_ISDIR(old.st_mode))
-      (void)chmod(path, (old.st_mode & 0777) | S_IRWXU);
-    return 0;
+    const bool replaces = stat(final->c_str(), &old) == 0;
+    // Opened to others when it is whole (keepPermissionsOf).
+    return mkdir(path, replaces ? 0700 : 0777) == 0 ? 0 : errno;
   };
   Expected<std::string> temporary = makeTemporary(*final, make);
   if (!temporary)
@@ -134,6 +131,30 @@ static Error syncFile(StringRef path) {
   if (!isOfPlan(path))
     return llvm::createStringError("'" + path + "' is no file of a plan; a plan has nothing else");
   return syncPath(path);
+}
+
+static void keepPermissions(StringRef path, const struct stat &old) {
+  const int file = open(path.str().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0)
+    return;
+  keepPermissions(file, old);
+  close(file);
+}
+
+/// Gives the directory `made`, and its files, the permissions of the plan `old`, if there is one.
+static Error keepPermissionsOf(const std::string &old, StringRef made) {
+  struct stat folder, file;
+  if (stat((old + "/" + kPlanFileName).c_str(), &file) == 0) {
+    auto keep = [&](StringRef path) {
+      keepPermissions(path, file);
+      return Error::success();
+    };
+    if (Error error = forEachEntry(made, keep))
+      return error;
+  }
+  if (stat(old.c_str(), &folder) == 0)
+    keepPermissions(made, folder);
+  return Error::success();
 }
 
 Error OutputDirectory::replace() {
@@ -155,6 +176,8 @@ Error OutputDirectory::commit() {
     return OutputBroker::of(final)->commitPlan();
   }
   if (Error error = forEachEntry(temporary, syncFile))
+    return error;
+  if (Error error = keepPermissionsOf(final, temporary))
     return error;
   if (Error error = syncPath(temporary))
     return error;

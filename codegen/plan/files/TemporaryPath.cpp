@@ -44,7 +44,7 @@ struct DirectoryEntry {
 static constexpr size_t kSlots = 32;
 static Slot slots[kSlots];
 static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-static constexpr int kMaxDepth = 8;
+static constexpr int kMaxDepth = 8, kMaxRounds = 100;
 
 /// Removes a file or a directory. Safe in signal handlers, unlike opendir.
 static void removeTree(int parent, const char *name, int depth) {
@@ -54,16 +54,21 @@ static void removeTree(int parent, const char *name, int depth) {
   if (directory < 0)
     return;
   alignas(DirectoryEntry) char buffer[4096];
-  long filled;
-  while ((filled = syscall(SYS_getdents64, directory, buffer, sizeof(buffer))) > 0)
-    for (long at = 0; at < filled;) {
-      auto *entry = reinterpret_cast<DirectoryEntry *>(buffer + at);
-      at += entry->length;
-      if (std::strcmp(entry->name, ".") != 0 && std::strcmp(entry->name, "..") != 0)
-        removeTree(directory, entry->name, depth + 1);
-    }
+  // Other threads may still add files.
+  for (int round = 0; round < kMaxRounds; ++round) {
+    long filled;
+    lseek(directory, 0, SEEK_SET);
+    while ((filled = syscall(SYS_getdents64, directory, buffer, sizeof(buffer))) > 0)
+      for (long at = 0; at < filled;) {
+        auto *entry = reinterpret_cast<DirectoryEntry *>(buffer + at);
+        at += entry->length;
+        if (std::strcmp(entry->name, ".") != 0 && std::strcmp(entry->name, "..") != 0)
+          removeTree(directory, entry->name, depth + 1);
+      }
+    if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY)
+      break;
+  }
   close(directory);
-  unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 /// Threads that create a temporary at this moment. No thread begins to once `isClosed`.
@@ -75,8 +80,9 @@ namespace {
 /// While it lives, this thread creates a temporary. Never returns when the process is about to end.
 struct Making {
   Making() {
-    ++makingHere;
+    // In this order: a signal in between waits in vain for a moment, and misses nothing.
     ++making;
+    ++makingHere;
     if (isClosed) {
       --making;
       for (;;)
@@ -84,8 +90,8 @@ struct Making {
     }
   }
   ~Making() {
-    --making;
     --makingHere;
+    --making;
   }
 };
 } // namespace
@@ -272,6 +278,18 @@ llvm::Expected<std::string> resolveOutputPath(StringRef path) {
     return cannotWrite(path, error.value());
   llvm::sys::path::append(folder, name);
   return folder.str().str();
+}
+
+void keepPermissions(int file, const struct stat &old) {
+  struct stat now;
+  if (fstat(file, &now) != 0)
+    return;
+  // This process still has to remove what is in a directory.
+  mode_t mode = S_ISDIR(now.st_mode) ? (old.st_mode & 03777) | S_IRWXU : old.st_mode & 0777;
+  // The permissions of a group are not those of another.
+  if (now.st_gid != old.st_gid && fchown(file, -1, old.st_gid) != 0)
+    mode &= ~(S_IRWXG | S_ISGID);
+  (void)fchmod(file, mode);
 }
 
 llvm::Error syncPath(StringRef path) {

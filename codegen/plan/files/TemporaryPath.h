@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <string>
+#include <sys/stat.h>
 
 namespace cleave::plan {
 
@@ -44,6 +45,10 @@ llvm::Error makeFolders(llvm::StringRef path);
 /// The absolute path of a name, with symbolic links followed and no slash at its end. Fails on a dangling
 /// link.
 llvm::Expected<std::string> resolveOutputPath(llvm::StringRef path);
+
+/// Gives a file or directory group and permissions of the one that it replaces, as far as this user may:
+/// never more than that had for others. Permissions stay as they are on a file system without them.
+void keepPermissions(int file, const struct stat &old);
 
 /// Flushes a file or directory to its disk.
 llvm::Error syncPath(llvm::StringRef path);

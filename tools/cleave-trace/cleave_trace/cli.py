@@ -11,7 +11,7 @@ import sys
 import traceback
 import warnings
 
-from cleave_trace.errors import TraceError, one_line
+from cleave_trace.errors import TraceError, one_line, printable
 
 EPILOG = """sources:
   hf:NAME           an architecture of transformers, default configuration, seeded random weights
@@ -43,12 +43,16 @@ def main(argv=None):
     except Exception as error:
         if options.traceback:
             traceback.print_exc()
-        print(f"error: {options.source or '--list'}: {explanation(error)}", file=sys.stderr)
+        print_error(options, explanation(error))
         return 1
     except Stopped as stopped:
-        print(f"error: {options.source or '--list'}: stopped by {stopped.signal.name}", file=sys.stderr)
+        print_error(options, f"stopped by {stopped.signal.name}")
         return 128 + stopped.signal
     return 0
+
+
+def print_error(options, message):
+    print(printable(f"error: {options.source or '--list'}: {message}"), file=sys.stderr)
 
 
 class Stopped(BaseException):
@@ -72,7 +76,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, as `cleave` does."""
 
     def error(self, message):
-        self.exit(2, f"error: {message.removeprefix('argument ')}; see cleave-trace --help\n")
+        self.exit(2, printable(f"error: {message.removeprefix('argument ')}; see cleave-trace --help") + "\n")
 
     def parse_all(self, argv):
         options, unknown = self.parse_known_args(argv)
@@ -182,7 +186,7 @@ def text(report):
     if report["scalars"]:
         more = (shlex.quote(f"{name}={value}") for name, value in report["scalars"].items())
         lines.append("compile it with " + " ".join(f"--input {option}" for option in more))
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def tell(report):
@@ -191,7 +195,7 @@ def tell(report):
 
     for kind in ("warnings", "notes"):
         for line in shown(report[kind], f"such {kind}; --json has all"):
-            print(f"{kind[:-1]}: {line}", file=sys.stderr)
+            print(printable(f"{kind[:-1]}: {line}"), file=sys.stderr)
 
 
 def print_names(as_json):

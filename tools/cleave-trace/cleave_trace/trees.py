@@ -8,16 +8,23 @@ from collections.abc import Mapping
 
 import torch
 
-from cleave_trace.errors import TraceError
+from cleave_trace.errors import TraceError, printable
 
 
 def entries(value):
     """The (key, child) pairs of a container, or None for anything else."""
     if isinstance(value, Mapping):
-        return [(str(key), child) for key, child in value.items()]
+        return [(name_of(key), child) for key, child in value.items()]
     if isinstance(value, (tuple, list)):
         return [(str(position), child) for position, child in enumerate(value)]
     return None
+
+
+def name_of(key):
+    name = str(key)
+    if printable(name) != name:
+        raise TraceError(f"found the key {printable(name)}, expected one of printable characters; rename it")
+    return name
 
 
 def join(path, key):

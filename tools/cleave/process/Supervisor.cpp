@@ -250,7 +250,7 @@ int Supervision::conclude(int status) {
   if (note && (*note->where || *note->file))
     return fail(file + ": " + textOf(note->where) + describeCrash(signal, textOf(note->file)));
   return fail(file + ": reading it crashed (" + nameOf(signal) +
-              "), as damaged and hostile files can make libtorch do; save the model again, and do not trust "
+              "), as damaged and hostile files can make libtorch or MLIR do; save it again, and do not trust "
               "the file");
 }
 

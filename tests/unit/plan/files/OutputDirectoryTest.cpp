@@ -226,6 +226,8 @@ TEST(OutputDirectory, LeavesNothingThatAnotherThreadWasMaking) {
   EXPECT_EQ(folder.names(), Names{});
 }
 
+static constexpr gid_t kNobody = 65534;
+
 static mode_t modeOf(const std::string &path) {
   struct stat facts;
   return stat(path.c_str(), &facts) == 0 ? facts.st_mode & 0777 : 0;
@@ -247,11 +249,21 @@ TEST(OutputDirectory, IsAsPrivateAsWhatItReplaces) {
   TestFolder folder;
   llvm::sys::fs::create_directory(folder.at("a.plan"));
   writeFile(folder.at("a.plan/plan.fb"), kOldPlan);
-  chmod(folder.at("a.plan").c_str(), 0700);
+  chmod(folder.at("a.plan/plan.fb").c_str(), 0640);
+  chmod(folder.at("a.plan").c_str(), 0750);
+  const bool isRoot = geteuid() == 0;
+  if (isRoot) {
+    ASSERT_EQ(chown(folder.at("a.plan/plan.fb").c_str(), -1, kNobody), 0);
+  }
   OutputDirectory output = startOutput(folder.at("a.plan"));
+  // Nobody opens what is not whole.
   EXPECT_EQ(modeOf(output.path()), 0700u);
   EXPECT_EQ(messageOf(output.commit()), "");
-  EXPECT_EQ(modeOf(folder.at("a.plan")), 0700u);
+  EXPECT_EQ(modeOf(folder.at("a.plan")), 0750u);
+  EXPECT_EQ(modeOf(folder.at("a.plan/plan.fb")), 0640u);
+  struct stat facts;
+  ASSERT_EQ(stat(folder.at("a.plan/plan.fb").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_gid, isRoot ? kNobody : getegid());
 
   writeFile(folder.at("file"), "old");
   chmod(folder.at("file").c_str(), 0600);
