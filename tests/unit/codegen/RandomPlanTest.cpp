@@ -361,7 +361,7 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
       most = std::max(most, *room);
       room = dice.below(*room + 1);
     }
-  EXPECT_LE(memory.least(model, less), most);
+  EXPECT_LE(memory.lowerBound(model, less), most);
   std::vector<RankMemory> planned(ranks);
   const auto plan = planOf(*module);
   for (auto &prediction : plan->predictions) {

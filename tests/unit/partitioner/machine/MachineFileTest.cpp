@@ -100,7 +100,8 @@ TEST_F(MachineFiles, RefuseTheWrongNumberOfDevices) {
   std::string devices = std::string("[") + kDevice;
   for (unsigned index = 0; index < 1024; ++index)
     devices += std::string(",") + kDevice;
-  EXPECT_EQ(messageOf(load(devices + "]", kLink)),
+  devices += "]";
+  EXPECT_EQ(messageOf(load(devices, kLink)),
             ": devices: found 1025 devices, expected an array of 1 to 1024 devices");
 }
 
