@@ -192,7 +192,7 @@ def write_list(evidence, names):
     PAGE.write_text(f"""# Operators that a plan may call
 
 A plan may call {len(listed)} of {len(names)} candidates, chosen by fuzzing: {calls:,} calls of the listed operators, with libtorch's CPU kernels, at
-{"commits" if len(set(evidence.commits)) > 1 else "commit"} {" and ".join(dict.fromkeys(evidence.commits))}. `make operators` makes the calls and writes this page and `codegen/plan/AllowedOperators.inc`.
+{"commits" if len(set(evidence.commits)) > 1 else "commit"} {", ".join(dict.fromkeys(evidence.commits))}. `make operators` makes the calls and writes this page and `codegen/plan/AllowedOperators.inc`.
 
 Each call mutates one that gives a result: sizes, strides, dtypes and contents of tensors, numbers, lists and strings
 ([how](../tests/operators/Mutator.cpp)). It is made with its tensors directly before and directly after 1 GiB of memory that traps, with default,
