@@ -26,6 +26,8 @@ public:
 private:
   void add(size_t count, int64_t bytesEach);
   void visitItems(llvm::ArrayRef<IValue> items, int depth);
+  void visitTensors(llvm::ArrayRef<IValue> items);
+  void visitList(const c10::List<IValue> &list, llvm::ArrayRef<IValue> items, int depth);
   /// A part of a value of this depth.
   void visitItem(const IValue &item, int depth);
 };
@@ -39,11 +41,15 @@ void Walk::add(size_t count, int64_t bytesEach) {
               " bytes in one value");
 }
 
+static int64_t bytesBesideElements(const IValue &item) {
+  return item.isTensor() && item.toTensor().defined() ? bytesBesideElements(item.toTensor().dim()) : 0;
+}
+
 void Walk::visitItem(const IValue &item, int depth) {
   if (isContainer(item))
-    return visit(item, depth + 1);
-  if (item.isTensor() && item.toTensor().defined())
-    add(1, bytesBesideElements(item.toTensor().dim()));
+    visit(item, depth + 1);
+  else
+    add(1, bytesBesideElements(item));
 }
 
 void Walk::visitItems(llvm::ArrayRef<IValue> items, int depth) {
@@ -52,15 +58,25 @@ void Walk::visitItems(llvm::ArrayRef<IValue> items, int depth) {
     visitItem(item, depth);
 }
 
-/// True if items of such a list take memory that is counted here.
-static bool countsItems(const c10::List<IValue> &list) {
+/// A loop that appends to a list comes here each time.
+void Walk::visitTensors(llvm::ArrayRef<IValue> items) {
+  add(items.size(), sizeof(IValue));
+  int64_t beside = 0;
+  for (const IValue &item : items)
+    beside += bytesBesideElements(item);
+  add(1, beside);
+}
+
+void Walk::visitList(const c10::List<IValue> &list, llvm::ArrayRef<IValue> items, int depth) {
   switch (list.elementType()->kind()) {
   case c10::TypeKind::IntType:
   case c10::TypeKind::FloatType:
   case c10::TypeKind::BoolType:
-    return false;
+    return add(items.size(), sizeof(IValue));
+  case c10::TypeKind::TensorType:
+    return visitTensors(items);
   default:
-    return true;
+    return visitItems(items, depth);
   }
 }
 
@@ -75,8 +91,7 @@ void Walk::visit(const IValue &value, int depth) {
   }
   if (value.isList()) {
     const c10::ArrayRef<IValue> items = value.toListRef();
-    return countsItems(value.toList()) ? visitItems(llvm::ArrayRef(items.data(), items.size()), depth)
-                                       : add(items.size(), sizeof(IValue));
+    return visitList(value.toList(), llvm::ArrayRef(items.data(), items.size()), depth);
   }
   const c10::Dict<IValue, IValue> dict = value.toGenericDict();
   add(dict.size(), 2 * sizeof(IValue) + kEntryBytes);

@@ -188,7 +188,8 @@ def test_text_nested_deeper_than_a_stack_is(tmp_path, name):
     assert execute("cleave-opt", "model.mlir", status=1, cwd=tmp_path).err == f"error: {said}\n"
 
 
-@pytest.mark.parametrize("expression", ["d0" + " + d0" * 20000, "-" * 20000 + "d0", "d0" + " mod 7" * 20000], ids=["sum", "minus", "mod"])
+@pytest.mark.parametrize("expression", ["d0" + " + d0" * 20000, "-" * 20000 + "d0", "d0" + " mod 7" * 20000,
+                                        ("(" + "d0 + " * 490) * 300 + "d0" + ")" * 300], ids=["sum", "minus", "mod", "nested"])
 def test_expressions_longer_than_a_stack_is(tmp_path, expression):
     said = "model.mlir: line 1: found an expression of more than 500 operators"
     assert refuse(tmp_path, f"module attributes {{a = affine_map<(d0) -> ({expression})>}} {{}}").endswith(said)

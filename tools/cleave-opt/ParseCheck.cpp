@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 using namespace mlir;
@@ -55,7 +56,7 @@ static char closingOf(char symbol, char after) {
 static bool isOperator(llvm::StringRef text, char before) {
   if (llvm::StringRef("+-*").contains(text.front()))
     return true;
-  return !llvm::isAlnum(before) && llvm::any_of(std::array{"mod", "floordiv", "ceildiv"},
+  return !llvm::isAlpha(before) && llvm::any_of(std::array{"mod", "floordiv", "ceildiv"},
                                                 [&](const char *word) { return text.starts_with(word); });
 }
 
@@ -66,24 +67,32 @@ llvm::Error checkIrText(llvm::StringRef text) {
       return llvm::createStringError("line %zu: found the control character 0x%02x, expected text",
                                      lineOf(at), unsigned(byte));
   std::vector<Bracket> open;
+  // Of all open brackets.
+  size_t operators = 0;
+  auto forget = [&] { operators -= std::exchange(open.back().operators, 0); };
   for (size_t at = 0; at < text.size(); ++at) {
     if (const size_t behind = skipped(text, at); behind > at) {
       at = behind - 1;
       continue;
     }
     const char before = at > 0 ? text[at - 1] : ' ', after = at + 1 < text.size() ? text[at + 1] : ' ';
-    if (text[at] == ',' && !open.empty())
-      open.back().operators = 0;
-    else if (isOperator(text.substr(at), before) && !open.empty() && open.back().closing != '}')
-      ++open.back().operators;
-    else if (const char closing = closingOf(text[at], after))
+    if (const char closing = closingOf(text[at], after)) {
       open.push_back({closing});
-    else if (!open.empty() && text[at] == open.back().closing && !(text[at] == '>' && before == '-'))
+    } else if (open.empty()) {
+      continue;
+    } else if (text[at] == ',') {
+      forget();
+    } else if (text[at] == open.back().closing && !(text[at] == '>' && before == '-')) {
+      forget();
       open.pop_back();
+    } else if (open.back().closing != '}' && isOperator(text.substr(at), before)) {
+      ++open.back().operators;
+      ++operators;
+    }
     if (open.size() > kMostNested)
       return llvm::createStringError("line %zu: found brackets nested more than %zu deep", lineOf(at),
                                      kMostNested);
-    if (!open.empty() && open.back().operators > kMostNested)
+    if (open.size() + operators > kMostNested)
       return llvm::createStringError("line %zu: found an expression of more than %zu operators", lineOf(at),
                                      kMostNested);
   }

@@ -88,10 +88,10 @@ void OutputBroker::use() {
 static constexpr int kLooks = 5'000;
 static constexpr timespec kLook = {0, 1'000'000};
 
-/// Waits for a child. Where it does not end for some seconds, it may have been stopped and is continued; a
-/// sandboxed process may not do that, and leaves it. Safe in signal handlers.
+/// Waits a minute for a child. Where it does not end for some seconds, it may have been stopped and is
+/// continued; a sandboxed process may not do that, and leaves it. Safe in signal handlers.
 static void awaitEnd(pid_t child) {
-  for (int looks = 1;; ++looks) {
+  for (int looks = 1; looks <= 12 * kLooks; ++looks) {
     const pid_t ended = waitpid(child, nullptr, WNOHANG);
     if (ended != 0 && !(ended < 0 && errno == EINTR))
       return;

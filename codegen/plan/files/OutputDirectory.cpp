@@ -141,19 +141,29 @@ static void keepPermissions(StringRef path, const struct stat &old) {
   close(file);
 }
 
-/// Gives the directory `made`, and its files, the permissions of the plan `old`, if there is one.
+/// Gives the directory `made` the permissions of the plan `old`, if there is one, and its files those that
+/// all of the old files had.
 static Error keepPermissionsOf(const std::string &old, StringRef made) {
   struct stat folder, file;
+  if (stat(old.c_str(), &folder) != 0)
+    return Error::success();
   if (stat((old + "/" + kPlanFileName).c_str(), &file) == 0) {
+    auto restrict = [&](StringRef path) {
+      struct stat other;
+      if (stat(path.str().c_str(), &other) == 0)
+        file.st_mode &= other.st_mode | S_IRWXU;
+      return Error::success();
+    };
     auto keep = [&](StringRef path) {
       keepPermissions(path, file);
       return Error::success();
     };
+    if (Error error = forEachEntry(old, restrict))
+      return error;
     if (Error error = forEachEntry(made, keep))
       return error;
   }
-  if (stat(old.c_str(), &folder) == 0)
-    keepPermissions(made, folder);
+  keepPermissions(made, folder);
   return Error::success();
 }
 

@@ -46,29 +46,33 @@ static Slot slots[kSlots];
 static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 static constexpr int kMaxDepth = 8, kMaxRounds = 100;
 
-/// Removes a file or a directory. Safe in signal handlers, unlike opendir.
-static void removeTree(int parent, const char *name, int depth) {
-  if (unlinkat(parent, name, 0) == 0 || depth > kMaxDepth)
-    return;
-  int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+/// Removes a file, or a directory with what it may remove in it. Safe in signal handlers, unlike opendir.
+/// \returns how many names it has removed.
+static unsigned removeOnce(int parent, const char *name, int depth) {
+  if (unlinkat(parent, name, 0) == 0)
+    return 1;
+  const int directory =
+      depth > kMaxDepth ? -1 : openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (directory < 0)
-    return;
+    return 0;
+  unsigned removed = 0;
   alignas(DirectoryEntry) char buffer[4096];
-  // Other threads may still add files.
-  for (int round = 0; round < kMaxRounds; ++round) {
-    long filled;
-    lseek(directory, 0, SEEK_SET);
-    while ((filled = syscall(SYS_getdents64, directory, buffer, sizeof(buffer))) > 0)
-      for (long at = 0; at < filled;) {
-        auto *entry = reinterpret_cast<DirectoryEntry *>(buffer + at);
-        at += entry->length;
-        if (std::strcmp(entry->name, ".") != 0 && std::strcmp(entry->name, "..") != 0)
-          removeTree(directory, entry->name, depth + 1);
-      }
-    if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY)
-      break;
-  }
+  long filled;
+  while ((filled = syscall(SYS_getdents64, directory, buffer, sizeof(buffer))) > 0)
+    for (long at = 0; at < filled;) {
+      auto *entry = reinterpret_cast<DirectoryEntry *>(buffer + at);
+      at += entry->length;
+      if (std::strcmp(entry->name, ".") != 0 && std::strcmp(entry->name, "..") != 0)
+        removed += removeOnce(directory, entry->name, depth + 1);
+    }
   close(directory);
+  return removed + (unlinkat(parent, name, AT_REMOVEDIR) == 0);
+}
+
+/// As removeOnce, again while that removes something: other threads may still add files.
+static void removeTree(const char *path) {
+  for (int rounds = 0; rounds < kMaxRounds && removeOnce(AT_FDCWD, path, 0) > 0; ++rounds)
+    ;
 }
 
 /// Threads that create a temporary at this moment. No thread begins to once `isClosed`.
@@ -109,7 +113,7 @@ void removeTemporaries() {
   closeMaking();
   for (Slot &slot : slots)
     if (slot.state.load() == Armed)
-      removeTree(AT_FDCWD, slot.path, 0);
+      removeTree(slot.path);
   OutputBroker::finishOwn();
 }
 
@@ -207,7 +211,7 @@ void removeAbandoned(StringRef folder) {
     if (held < 0)
       continue;
     if (isAbandoned(maker, held))
-      removeTree(AT_FDCWD, it->path().c_str(), 0);
+      removeTree(it->path().c_str());
     close(held);
   }
 }
@@ -233,7 +237,7 @@ llvm::Expected<std::string> makeTemporary(StringRef finalPath, llvm::function_re
 }
 
 void removeTemporary(StringRef path) {
-  removeTree(AT_FDCWD, path.str().c_str(), 0);
+  removeTree(path.str().c_str());
   keepTemporary(path);
 }
 
@@ -286,9 +290,9 @@ void keepPermissions(int file, const struct stat &old) {
     return;
   // This process still has to remove what is in a directory.
   mode_t mode = S_ISDIR(now.st_mode) ? (old.st_mode & 03777) | S_IRWXU : old.st_mode & 0777;
-  // The permissions of a group are not those of another.
+  // Another group may do what everybody might.
   if (now.st_gid != old.st_gid && fchown(file, -1, old.st_gid) != 0)
-    mode &= ~(S_IRWXG | S_ISGID);
+    mode &= ~(S_IRWXG | S_ISGID) | ((mode & S_IRWXO) << 3);
   (void)fchmod(file, mode);
 }
 

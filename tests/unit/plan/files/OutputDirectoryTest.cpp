@@ -249,7 +249,9 @@ TEST(OutputDirectory, IsAsPrivateAsWhatItReplaces) {
   TestFolder folder;
   llvm::sys::fs::create_directory(folder.at("a.plan"));
   writeFile(folder.at("a.plan/plan.fb"), kOldPlan);
-  chmod(folder.at("a.plan/plan.fb").c_str(), 0640);
+  writeFile(folder.at("a.plan/rank-000.safetensors"), "private");
+  chmod(folder.at("a.plan/plan.fb").c_str(), 0644);
+  chmod(folder.at("a.plan/rank-000.safetensors").c_str(), 0640);
   chmod(folder.at("a.plan").c_str(), 0750);
   const bool isRoot = geteuid() == 0;
   if (isRoot) {
@@ -282,6 +284,15 @@ TEST(OutputDirectory, RemovesWhatAKilledProcessLeft) {
   EXPECT_EQ(folder.names().size(), 1u);
   EXPECT_EQ(messageOf(output.commit()), "");
   EXPECT_EQ(folder.names(), Names{"a.plan"});
+}
+
+TEST(OutputDirectory, LeavesWhatItCannotRemove) {
+  TestFolder folder;
+  const std::string deep = folder.at(".a.plan.partial-999999-0/1/2/3/4/5/6/7/8/9/10/11");
+  llvm::sys::fs::create_directories(deep);
+  OutputDirectory output = startOutput(folder.at("a.plan"));
+  EXPECT_EQ(messageOf(output.commit()), "");
+  EXPECT_TRUE(llvm::sys::fs::exists(deep));
 }
 
 TEST(OutputDirectory, LeavesAloneWhatOthersAreWriting) {
