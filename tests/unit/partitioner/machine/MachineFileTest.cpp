@@ -100,8 +100,7 @@ TEST_F(MachineFiles, RefuseTheWrongNumberOfDevices) {
   std::string devices = std::string("[") + kDevice;
   for (unsigned index = 0; index < 1024; ++index)
     devices += std::string(",") + kDevice;
-  devices += "]";
-  EXPECT_EQ(messageOf(load(devices, kLink)),
+  EXPECT_EQ(messageOf(load(devices + "]", kLink)),
             ": devices: found 1025 devices, expected an array of 1 to 1024 devices");
 }
 
