@@ -118,7 +118,7 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
     for (auto [part, size] : llvm::zip(parts, sizes))
       part.getAsInteger(10, size);
   };
-  const std::string what = "Memory limit of each device, in place of the machine's";
+  const std::string what = "Memory limit of each device, not the machine's";
   command
       ->add_option_function<std::string>(
           "--device-memory", fill,
