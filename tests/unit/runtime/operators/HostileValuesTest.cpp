@@ -83,27 +83,26 @@ TEST_F(HostileValuesTest, ListsCountAsMemory) {
   EXPECT_THAT(failure(), StartsWith("rank 0 (stage 0): aten::mul.left_t: cpu:0: 8000064 bytes wanted, "));
 }
 
+/// A tensor of one element, seen as so many rows.
+static uint32_t rowsOf64Dimensions(StageWriter &stage, int64_t rows) {
+  std::vector<int64_t> sizes(64, 1);
+  sizes[0] = rows;
+  return stage.call("aten::expand", {stage.weight("one", at::ones({1})), stage.constant(integers(sizes)),
+                                     stage.constant(boolean(false))});
+}
+
 // Views have no elements of their own, and sizes for each of their dimensions.
 TEST_F(HostileValuesTest, ViewsInListsCountAsMemory) {
-  std::vector<int64_t> sizes(64, 1);
-  sizes[0] = 100'000;
-  const uint32_t zeros =
-      stage.call("aten::expand", {stage.weight("one", at::ones({1})), stage.constant(integers(sizes)),
-                                  stage.constant(boolean(false))});
-  stage.call("aten::unbind.int", {zeros, stage.constant(integer(0))});
+  stage.call("aten::unbind.int", {rowsOf64Dimensions(stage, 100'000), stage.constant(integer(0))});
   writer.plan->memory_limits = {16 << 20};
   EXPECT_THAT(failure(), StartsWith("rank 0 (stage 0): aten::unbind.int: cpu:0: "));
 }
 
 // Between tensors of no dimension.
 TEST_F(HostileValuesTest, EachItemOfAListCounts) {
-  std::vector<int64_t> sizes(64, 1);
-  sizes[0] = 100'000;
-  const uint32_t one = stage.weight("one", at::ones({1})), scalar = stage.weight("scalar", at::ones({}));
-  const uint32_t wide =
-      stage.call("aten::expand", {one, stage.constant(integers(sizes)), stage.constant(boolean(false))});
-  const uint32_t views = stage.call("aten::unbind.int", {wide, stage.constant(integer(0))});
-  const uint32_t end = stage.list("Tensor", {scalar});
+  const uint32_t views =
+      stage.call("aten::unbind.int", {rowsOf64Dimensions(stage, 100'000), stage.constant(integer(0))});
+  const uint32_t end = stage.list("Tensor", {stage.weight("scalar", at::ones({}))});
   const uint32_t begun = stage.call("aten::add.t", {end, views});
   stage.call("aten::add.t", {begun, end});
   writer.plan->memory_limits = {100 << 20};
@@ -112,11 +111,7 @@ TEST_F(HostileValuesTest, EachItemOfAListCounts) {
 
 // Refused before it is made.
 TEST_F(HostileValuesTest, ViewsThatWouldTakeTooMuch) {
-  std::vector<int64_t> sizes(64, 1);
-  sizes[0] = 500'000;
-  const uint32_t wide =
-      stage.call("aten::expand", {stage.weight("one", at::ones({1})), stage.constant(integers(sizes)),
-                                  stage.constant(boolean(false))});
+  const uint32_t wide = rowsOf64Dimensions(stage, 500'000);
   const uint32_t pieces = stage.constant(integers(std::vector<int64_t>(500'000, 1)));
   stage.call("aten::split_with_sizes", {wide, pieces, stage.constant(integer(0))});
   EXPECT_THAT(failure(), HasSubstr("aten::split_with_sizes: it would make a list of views that take"));
