@@ -56,7 +56,7 @@ using WeightShard = wire::WeightShardT;
 
 /// The configurations that a search compared, as a plan stores them.
 using MeshCandidates = std::vector<std::unique_ptr<MeshCandidate>>;
-/// Limit of the candidates in a plan; a larger search stores the fastest.
+/// Most candidates that a plan may hold. Of a larger search, the fastest are stored.
 inline constexpr size_t kMaxCandidates = 4096;
 
 } // namespace cleave::plan

@@ -239,12 +239,13 @@ static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor
       onBase->erase();
     return result;
   }
-  if (semantics.scatter.empty())
+  if (semantics.scatterForm.empty())
     return {};
   // `slice(base, dim, …)` → `slice_scatter(base, value, dim, …)`, without the overload.
   SmallVector<Value> arguments{operands.front(), value};
   llvm::append_range(arguments, operands.drop_front());
-  return OperatorOp::create(b, view->getLoc(), semantics.scatter, arguments, value.getType())->getResult(0);
+  return OperatorOp::create(b, view->getLoc(), semantics.scatterForm, arguments, value.getType())
+      ->getResult(0);
 }
 
 LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value value, OperatorOp writer,

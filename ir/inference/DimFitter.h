@@ -12,12 +12,13 @@ namespace cleave {
 /// Chooses sample sizes of dynamic dimensions at which a program is tried, and fits expressions to the sizes
 /// observed there.
 ///
-/// A polynomial of total degree ≤ 3 (2 from five symbols on) with a common divisor is determined by as many
-/// samples as it has monomials; it must agree exactly with all further samples, or the size is unknown. A
-/// symbol that can be tried at few sizes gets a lower maximal power. A size that is rounded down, such as a
-/// strided window's, is floor((a·symbol + c) / d) if exactly one a/d agrees with all samples. It takes more
-/// samples to determine c, and a row of consecutive sizes must agree, since differences of rounded sizes (n/2
-/// - n/3) look like one rounded size where few are tried.
+/// An expression is a polynomial divided by an integer. The polynomial has total degree ≤ 3 (≤ 2 with five or
+/// more symbols), and lower powers of a symbol that runs at few sizes only. As many samples as it has
+/// monomials determine it. All other samples must agree with it exactly; otherwise the size is unknown.
+///
+/// A size that is rounded down, such as a strided window's, is floor((a·symbol + c) / d) if exactly one a/d
+/// agrees with all samples. Consecutive sizes are among the samples, since a difference of rounded sizes
+/// (n/2 - n/3) looks like one rounded size where few are tried.
 class DimFitter {
 public:
   /// \param exampleSizes  symbols and their example sizes, in a fixed order; the first sample has these

@@ -142,18 +142,18 @@ static bool isAlwaysRun(Operation *op) {
 }
 
 /// The call in the block at which the model certainly fails, whatever the data; null if it may succeed.
-static Operation *findCertainFailure(Block &block, const MetaInterpreter &traced) {
+static Operation *findCertainFailure(Block &block, const MetaInterpreter &example) {
   for (Operation &op : block) {
-    auto failed = traced.failures.find(&op);
+    auto failed = example.failures.find(&op);
     auto call = dyn_cast<OperatorOp>(op);
-    if ((failed != traced.failures.end() && failed->second.isRefusal) ||
+    if ((failed != example.failures.end() && failed->second.isRefusal) ||
         (call && semanticsOf(call.getName()).raises))
       return &op;
     if (!isa<IfOp>(op))
       continue;
     Operation *first = nullptr;
     bool isCertain = llvm::all_of(op.getRegions(), [&](Region &region) {
-      Operation *inside = region.empty() ? nullptr : findCertainFailure(region.front(), traced);
+      Operation *inside = region.empty() ? nullptr : findCertainFailure(region.front(), example);
       first = first ? first : inside;
       return inside != nullptr;
     });
@@ -164,10 +164,10 @@ static Operation *findCertainFailure(Block &block, const MetaInterpreter &traced
 }
 
 /// Fails if an operator refuses the example inputs.
-static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &traced) {
+static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &example) {
   WalkResult walk = function.walk([&](Operation *op) {
-    auto failed = traced.failures.find(op);
-    if (failed == traced.failures.end() || !failed->second.isRefusal ||
+    auto failed = example.failures.find(op);
+    if (failed == example.failures.end() || !failed->second.isRefusal ||
         !(failed->second.isRaised || isAlwaysRun(op)))
       return WalkResult::advance();
     op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason << "); "
@@ -179,13 +179,13 @@ static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &
   });
   if (walk.wasInterrupted())
     return failure();
-  Operation *certain = findCertainFailure(function.getBody().front(), traced);
+  Operation *certain = findCertainFailure(function.getBody().front(), example);
   if (!certain)
     return success();
-  auto failed = traced.failures.find(certain);
+  auto failed = example.failures.find(certain);
   return certain->emitError() << certain->getName() << " fails on the example inputs ("
-                              << (failed == traced.failures.end() ? "the model raises"
-                                                                  : failed->second.reason)
+                              << (failed == example.failures.end() ? "the model raises"
+                                                                   : failed->second.reason)
                               << "), and every other branch fails as well; give inputs that the model takes";
 }
 
@@ -253,9 +253,9 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
 /// Runs the function at more sizes than the example ones.
 static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
                                                   bool onlyTraced) {
-  ExampleShapes traced(function);
+  ExampleShapes example(function);
   SizeTable sizes;
-  for (auto &entry : traced.sizes())
+  for (auto &entry : example.sizes())
     sizes.emplace_back(entry.first().str(), entry.second);
   llvm::sort(sizes);
   auto samples = std::make_unique<Samples>(function, sizes, limits, onlyTraced);
@@ -363,10 +363,10 @@ static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced)
   if (failed(samples))
     return failure();
   generalize(function, **samples, result);
-  const MetaInterpreter &traced = (*samples)->runs.front();
-  collectStorages(function, traced, result);
+  const MetaInterpreter &example = (*samples)->runs.front();
+  collectStorages(function, example, result);
   function.walk([&](Operation *op) {
-    if (auto failed = traced.failures.find(op); failed != traced.failures.end())
+    if (auto failed = example.failures.find(op); failed != example.failures.end())
       result.unknown.push_back({op, failed->second.reason, failed->second.isRefusal});
   });
   return result;

@@ -157,7 +157,7 @@ struct OpSemantics {
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
   /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
-  llvm::StringLiteral scatter = "";
+  llvm::StringLiteral scatterForm = "";
   /// For a view or a list of views that covers its whole base: makes the base's new value from the view's.
   mlir::Value (*viewInverse)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
 };

@@ -340,9 +340,9 @@ void addShapes(SemanticsTable &table) {
                              .identityOf = sliceIdentity,
                              .shardingRule = slices,
                              .indexMap = sliceIndexMap,
-                             .scatter = "aten.slice_scatter"});
-  table.add({"aten.select"}, {.isView = true, .shardingRule = drops, .scatter = "aten.select_scatter"});
-  table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
+                             .scatterForm = "aten.slice_scatter"});
+  table.add({"aten.select"}, {.isView = true, .shardingRule = drops, .scatterForm = "aten.select_scatter"});
+  table.add({"aten.diagonal"}, {.isView = true, .scatterForm = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true,
                               .rangeStart = "start",
                               .rangeLength = "length",

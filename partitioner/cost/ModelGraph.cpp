@@ -45,7 +45,7 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
   if (auto table = rates.operators.find(name); table != rates.operators.end())
     return work.bytes / table->second.at({work.bytes});
   double bytesPerSecond =
-      rates.memory.isEmpty() ? device.memoryBytesPerSecond : rates.memory.at({work.bytes});
+      rates.otherOperators.isEmpty() ? device.memoryBytesPerSecond : rates.otherOperators.at({work.bytes});
   return std::max(work.flops / flopsPerSecond, work.bytes / bytesPerSecond);
 }
 

@@ -339,8 +339,8 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
     lastItem = item;
   }
   for (const DeviceSpec &device : group.devices) {
-    const bool isMeasured = device.rates && !device.rates->memory.isEmpty();
-    const double rate = isMeasured ? device.rates->memory.at({moved}) : device.memoryBytesPerSecond;
+    const bool isMeasured = device.rates && !device.rates->otherOperators.isEmpty();
+    const double rate = isMeasured ? device.rates->otherOperators.at({moved}) : device.memoryBytesPerSecond;
     cost.update = std::max(cost.update, moved / rate);
   }
   return gradients;

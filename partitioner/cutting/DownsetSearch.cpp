@@ -153,16 +153,16 @@ void DownsetSearch::enter(uint32_t group) {
   for (uint32_t net : graph.netsOf[group]) {
     const GroupGraph::Net &value = graph.nets[net];
     if (inside[net]++ == 0) {
-      here.size += value.size;
-      (done[net] > 0 ? here.received : here.sent) += value.cost;
+      contents.size += value.size;
+      (done[net] > 0 ? contents.received : contents.sent) += value.cost;
     }
     if (inside[net] == value.groups.size())
-      here.sent -= value.cost;
+      contents.sent -= value.cost;
   }
 }
 
-void DownsetSearch::restore(const Inside &before) {
-  here = before;
+void DownsetSearch::restore(const Contents &before) {
+  contents = before;
   std::copy(othersBefore.end() - others.size(), othersBefore.end(), others.begin());
   othersBefore.resize(othersBefore.size() - others.size());
 }
@@ -178,15 +178,15 @@ static void note(LimitRange *seen, double size, bool hasRoom) {
 }
 
 double DownsetSearch::loadWithin(double limit, const State &state, double sent) const {
-  if (state.accelerators == devices.accelerators.size() || !here.isSupported)
+  if (state.accelerators == devices.accelerators.size() || !contents.isSupported)
     return kNever;
-  const bool hasRoom = here.size <= limit;
-  note(devices.seen, here.size, hasRoom);
+  const bool hasRoom = contents.size <= limit;
+  note(devices.seen, contents.size, hasRoom);
   if (!hasRoom)
     return kNever;
   const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
-  return latencyOn(next.kind) + here.received * next.perReceived + sent * next.perSent +
-         (here.received > 0 ? next.toReceive : 0);
+  return latencyOn(next.kind) + contents.received * next.perReceived + sent * next.perSent +
+         (contents.received > 0 ? next.toReceive : 0);
 }
 
 double DownsetSearch::loadOf(const State &state, double sent) const {
@@ -200,7 +200,8 @@ bool DownsetSearch::fits() const {
   if (isUniform)
     return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRounding;
   return llvm::any_of(states, [&](const State &state) {
-    return loadOf(state, /*sent=*/0) < bound * kRounding || (state.cpus < devices.cpus && here.cpu < bound);
+    return loadOf(state, /*sent=*/0) < bound * kRounding ||
+           (state.cpus < devices.cpus && contents.cpu < bound);
   });
 }
 
@@ -229,7 +230,7 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
 void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
   const bool isSum = aim == Aim::MostEven;
   const double more = load * load, rounding = isSum ? kRounding : 1, left = remaining[target], most = best,
-               size = here.size;
+               size = contents.size;
   const size_t first = stateOf(target, 0, 0);
   for (const State &state : states) {
     const uint32_t used = state.accelerators + 1;
@@ -252,24 +253,24 @@ void DownsetSearch::relax(uint32_t start, uint32_t target) {
   spend(states.size());
   const bool isLast = target + 1 == lattice.size();
   if (isUniform && !isLast) {
-    if (const double load = loadWithin(mostRoom, states.front(), here.sent); load < bound)
+    if (const double load = loadWithin(mostRoom, states.front(), contents.sent); load < bound)
       relaxAlike(start, target, load);
     return;
   }
   for (const State &state : states) {
-    if (const double load = loadOf(state, here.sent); load < bound)
+    if (const double load = loadOf(state, contents.sent); load < bound)
       offer(target, state, /*isCpu=*/false, load, start);
-    if (here.cpu < bound)
-      offer(target, state, /*isCpu=*/true, here.cpu, start);
+    if (contents.cpu < bound)
+      offer(target, state, /*isCpu=*/true, contents.cpu, start);
   }
 }
 
 bool DownsetSearch::add(const DownsetLattice::Step &step, uint32_t start) {
   const GroupGraph::Group &group = graph.groups[step.group];
-  here.accelerator += group.acceleratorLatency;
-  here.cpu += group.cpuLatency;
-  here.size += group.size;
-  here.isSupported &= group.isSupported;
+  contents.accelerator += group.acceleratorLatency;
+  contents.cpu += group.cpuLatency;
+  contents.size += group.size;
+  contents.isSupported &= group.isSupported;
   for (auto [sum, latency] : llvm::zip(others, group.otherLatencies))
     sum += latency;
   if (work == 0 || !fits())
@@ -295,7 +296,7 @@ void DownsetSearch::walkChain(uint32_t start) {
 /// Depth-first walk through all downsets above `start`. Going back restores saved contents, so that rounding
 /// errors do not accumulate.
 void DownsetSearch::walk(uint32_t start) {
-  here = {};
+  contents = {};
   others.assign(graph.kinds() - 1, 0);
   if (lattice.isChain())
     return walkChain(start);
@@ -315,7 +316,7 @@ void DownsetSearch::walk(uint32_t start) {
     const DownsetLattice::Step &step = lattice.steps()[frame.nextStep++];
     if (graph.groups[step.group].segment != segment)
       continue;
-    const Inside before = here;
+    const Contents before = contents;
     othersBefore.insert(othersBefore.end(), others.begin(), others.end());
     if (add(step, start))
       stack.push_back({step.later, lattice.firstStep(step.target + 1), step.group, before});

@@ -71,11 +71,12 @@ double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices);
 
 /// Finds the best placement among those whose devices, one after the other, complete downsets of `lattice`.
 ///
-/// bestValue(I, a, c) is the smallest maximum load for the groups of downset I on a accelerators and c CPUs.
-/// It is the minimum over the downsets I' below I of max(bestValue(I', a - 1, c), load(I \ I')), and the same
-/// with a CPU. From every I' the search walks up to all I above it, and updates compute, size and net costs
-/// group by group. It prunes a downset whose size exceeds the limit, whose load without further sends already
-/// reaches the best maximum, or that leaves more work than the remaining devices can do under that maximum.
+/// Let best(I, a, c) be the smallest maximum load with which `a` accelerators and `c` CPUs hold the groups of
+/// downset I. It is the minimum over the downsets I' below I of max(best(I', a - 1, c), load(I \ I')), and of
+/// the same with a CPU in place of an accelerator. From every I' the search walks up to all I above it, and
+/// updates compute, size and net costs group by group. It prunes a downset whose size exceeds the limit,
+/// whose load without further sends already reaches the best maximum, or that leaves more work than the
+/// remaining devices can do under that maximum.
 class DownsetSearch {
 public:
   DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice);
@@ -89,7 +90,7 @@ public:
 private:
   enum class Aim { Fastest, MostEven };
   /// Contents of one device during a walk: the groups added since the downset that the walk began at.
-  struct Inside {
+  struct Contents {
     double accelerator = 0, cpu = 0, size = 0;
     /// Cost of nets that groups in the downset below share, and of nets that only groups above share.
     double received = 0, sent = 0;
@@ -98,7 +99,7 @@ private:
   struct Frame {
     /// Steps still to take, and the group that the last step added.
     uint32_t nextStep, endStep, added;
-    Inside before;
+    Contents before;
   };
   /// Numbers of devices that a downset uses, and the best value for them.
   struct State {
@@ -120,18 +121,18 @@ private:
   void collectStates(uint32_t downset);
   /// Updates `done` to count the groups of `downset`.
   void settle(uint32_t downset);
-  /// Load of the state's next accelerator with `here` if it sends `sent`; infinite if it cannot hold it.
+  /// Load of the state's next accelerator with `contents` if it sends `sent`; infinite if it cannot hold it.
   double loadOf(const State &state, double sent) const;
   /// loadOf as if the accelerator had this size limit.
   double loadWithin(double limit, const State &state, double sent) const;
   /// True if the next device of some state may hold the contents, perhaps with more groups.
   bool fits() const;
   /// Latency of the contents on an accelerator of this kind.
-  double latencyOn(uint32_t kind) const { return kind == 0 ? here.accelerator : others[kind - 1]; }
+  double latencyOn(uint32_t kind) const { return kind == 0 ? contents.accelerator : others[kind - 1]; }
   void enter(uint32_t group);
   void leave(uint32_t group);
   /// Restores the contents that were saved when the last Frame was made.
-  void restore(const Inside &before);
+  void restore(const Contents &before);
   /// Adds the group of the step to the contents of a walk from `start`; false if no device may hold them.
   bool add(const DownsetLattice::Step &step, uint32_t start);
   void walk(uint32_t start);
@@ -176,7 +177,7 @@ private:
   /// By net: number of its groups in the contents, and in the downset below.
   std::vector<uint32_t> inside, done;
   uint32_t settled = 0;
-  Inside here;
+  Contents contents;
   /// Latency of the contents on the second and further kinds, and its values saved for each frame.
   std::vector<double> others, othersBefore;
   std::vector<Frame> stack;

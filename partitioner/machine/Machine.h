@@ -25,9 +25,9 @@ struct KernelRates {
   /// By operator name without overload (`aten.gelu`): bytes read and written per second, by that number of
   /// bytes.
   std::map<std::string, RateTable> operators;
-  /// Bytes per second of operators that are not in `operators`; if empty, DeviceSpec::memoryBytesPerSecond
-  /// holds.
-  RateTable memory;
+  /// The same for operators that `operators` does not list. If it is empty, too, they run at
+  /// DeviceSpec::memoryBytesPerSecond.
+  RateTable otherOperators;
   bool operator==(const KernelRates &) const = default;
 };
 

@@ -19,7 +19,6 @@ using llvm::Twine;
 namespace cleave {
 
 static constexpr JsonFileKind kMachineFile = {"machine file", 1 << 20, 16 * kMaxDevices};
-static constexpr size_t kLongestName = 64;
 
 static constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {
     {"flops_per_second", 1, kMaxRate, &DeviceSpec::flopsPerSecond},
@@ -46,15 +45,6 @@ struct DeviceKinds {
   std::shared_ptr<const KernelRates> rates;
 };
 } // namespace
-
-/// Reads a name that is fit for messages and files.
-static Expected<std::string> readName(const json::Value *value, const Twine &where) {
-  const std::optional<StringRef> name = value->getAsString();
-  if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
-    return makeError("{0}: found {1}, expected 1 to {2} printable ASCII characters", where.str(),
-                     describeJson(value), kLongestName);
-  return name->str();
-}
 
 static std::vector<StringRef> namesOf(const json::Object &object) {
   std::vector<StringRef> names;
@@ -109,16 +99,6 @@ static Error readKinds(const json::Value &value, StringRef where, DeviceKinds &k
       return error;
   }
   return Error::success();
-}
-
-/// Reads an integer in this range.
-static Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least,
-                                    uint32_t most) {
-  const std::optional<int64_t> count = value.getAsInteger();
-  if (!count || *count < least || *count > most)
-    return makeError("{0}: found {1}, expected an integer from {2} to {3}", where.str(), describeJson(&value),
-                     least, most);
-  return *count;
 }
 
 /// Reads a device's own figures, or takes those of its kind.

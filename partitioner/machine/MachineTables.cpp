@@ -15,6 +15,24 @@ using llvm::Twine;
 
 namespace cleave {
 
+static constexpr size_t kLongestName = 64;
+
+Expected<std::string> readName(const json::Value *value, const Twine &where) {
+  const std::optional<StringRef> name = value->getAsString();
+  if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
+    return makeError("{0}: found {1}, expected 1 to {2} printable ASCII characters", where.str(),
+                     describeJson(value), kLongestName);
+  return name->str();
+}
+
+Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least, uint32_t most) {
+  const std::optional<int64_t> count = value.getAsInteger();
+  if (!count || *count < least || *count > most)
+    return makeError("{0}: found {1}, expected an integer from {2} to {3}", where.str(), describeJson(&value),
+                     least, most);
+  return *count;
+}
+
 Expected<const json::Object *> asObject(const json::Value &value, StringRef where, StringRef what) {
   if (const json::Object *object = value.getAsObject())
     return object;
@@ -169,7 +187,7 @@ Expected<std::shared_ptr<const KernelRates>> readRates(const json::Object &objec
     if (Error error = readOperators(*operators, at("operators"), *rates))
       return error;
   if (const json::Value *memory = object.get("memory"))
-    if (Error error = readWholeTable(*memory, at("memory"), kByBytes).moveInto(rates->memory))
+    if (Error error = readWholeTable(*memory, at("memory"), kByBytes).moveInto(rates->otherOperators))
       return error;
   if (*rates == KernelRates())
     return nullptr;
@@ -202,8 +220,8 @@ void writeRates(json::Object &object, const KernelRates &rates) {
     operators[name] = tableOf(table, kByBytes);
   object["products"] = std::move(products);
   object["operators"] = std::move(operators);
-  if (!rates.memory.isEmpty())
-    object["memory"] = tableOf(rates.memory, kByBytes);
+  if (!rates.otherOperators.isEmpty())
+    object["memory"] = tableOf(rates.otherOperators, kByBytes);
 }
 
 } // namespace cleave

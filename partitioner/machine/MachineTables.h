@@ -29,6 +29,12 @@ inline constexpr double kMaxSeconds = 1000;
 llvm::Expected<const llvm::json::Object *> asObject(const llvm::json::Value &value, llvm::StringRef where,
                                                     llvm::StringRef what);
 
+/// Reads a name that is fit for messages and files.
+llvm::Expected<std::string> readName(const llvm::json::Value *value, const llvm::Twine &where);
+/// Reads an integer from `least` to `most`.
+llvm::Expected<uint32_t> readCount(const llvm::json::Value &value, const llvm::Twine &where, uint32_t least,
+                                   uint32_t most);
+
 /// Calls `read` for each of `names` that is a key of `value`, in the order of `names`. Fails on other keys.
 /// \param what  for messages: what `value` should be an object with.
 /// \param read  gets the name's index, its path in messages, and its value.

@@ -3,10 +3,10 @@
 // Sharding a dimension of one tensor shards dimensions of others with it: the other operand of a contraction,
 // the parts of a fused weight, the heads that a view makes of a hidden dimension. Labels find them. Each
 // index of the dimension that propagation starts from gets its own label. Labels follow indices through every
-// operator, forwards and backwards, as the operator's entry in ir/semantics says; where an operator needs two
-// indices on one rank, their labels are merged. Any mapping from labels to ranks is then a legal sharding: a
-// rank's shard is the indices with its labels. In a fused weight that is a range of each part, and in a
-// dimension of several heads it is whole heads.
+// operator, from operands to results and from results to operands. The operator's entry in ir/semantics says
+// which indices correspond. Where an operator needs two indices on one rank, their labels are merged. Any
+// mapping from labels to ranks is then a legal sharding: a rank's shard is the indices with its labels. In a
+// fused weight that is a range of each part, and in a dimension of several heads it is whole heads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_SHARDINGPROPAGATION_H

@@ -52,8 +52,9 @@ enum class TrainingSchedule {
   OneForwardOneBackward,
   /// 1F1B with v stages per pipeline rank in Megatron's order: groups of p micro-batches go through its
   /// stages one after the other, and the first 2(p-1-r) + (v-1)p passes are F. If p does not divide m, the
-  /// last group is short: the order is that of the next multiple of p, without the passes that do not exist.
-  /// Stages that the last pipeline ranks lack are left out in the same way.
+  /// last group has fewer micro-batches. The order is then the one for m rounded up to a multiple of p, less
+  /// the passes of micro-batches that do not exist. If the last pipeline ranks have fewer than v stages, the
+  /// passes of the missing stages are left out, too.
   Interleaved,
   /// 1F1B with W apart from B (ZB-H1, Qi et al. 2023): W runs up to r micro-batches after its B, which fills
   /// the bubble at the end; min(p, m) micro-batches are in flight on every pipeline rank.

@@ -58,7 +58,8 @@ public:
   /// Agrees with all processes on the message of a failure. Returns `message`, or an earlier one if another
   /// rank has failed before. Called without the request's lock.
   virtual std::string agreeOnFailure(std::string message) = 0;
-  /// As agreeOnFailure, for a rank that does not answer any more. `context` says who noticed, and where.
+  /// Agrees with all processes that `rank` does not answer any more, and returns the message of the failure,
+  /// as agreeOnFailure does. `context` says which rank noticed it, and while doing what.
   virtual std::string reportLost(uint32_t rank, const std::string &context) = 0;
   /// What `rank` waits for in a collective, `rank 3 in spmd::all_reduce`; else empty.
   virtual std::string awaited(uint32_t rank) const = 0;

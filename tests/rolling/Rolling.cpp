@@ -45,7 +45,7 @@ void Rolling::roll(const ShardingGroup &split, const std::string &what) {
     ++report.kept["class: labels share positions"];
     return;
   }
-  found = &split, name = what;
+  group = &split, name = what;
   bool isRolled = false;
   for (int32_t step : {1, std::max(split.count / 2, 2)}) {
     if (!findOrder(step))
@@ -61,15 +61,15 @@ void Rolling::roll(const ShardingGroup &split, const std::string &what) {
 
 /// Labels change places with those that have as many positions in each tensor. False where none do.
 bool Rolling::findOrder(int32_t step) {
-  std::vector<std::vector<uint32_t>> counts(found->count, std::vector<uint32_t>(found->tensors.size()));
-  for (auto [index, entry] : llvm::enumerate(found->tensors))
+  std::vector<std::vector<uint32_t>> counts(group->count, std::vector<uint32_t>(group->tensors.size()));
+  for (auto [index, entry] : llvm::enumerate(group->tensors))
     for (int32_t label : entry.second.labels)
       if (label != ShardAssignment::kReplicated)
         ++counts[label][index];
   std::map<std::vector<uint32_t>, Labels> alike;
-  for (int32_t label = 0; label < found->count; ++label)
+  for (int32_t label = 0; label < group->count; ++label)
     alike[counts[label]].push_back(label);
-  order.resize(found->count);
+  order.resize(group->count);
   bool isRolled = false;
   for (auto &[count, labels] : alike)
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -108,8 +108,8 @@ at::Tensor Rolling::rollBy(const at::Tensor &tensor, unsigned dim, const Labels 
 }
 
 const ShardAssignment *Rolling::assignmentOf(TensorRef tensor) const {
-  auto entry = found->tensors.find(tensor);
-  return tensor.value && entry != found->tensors.end() ? &entry->second : nullptr;
+  auto entry = group->tensors.find(tensor);
+  return tensor.value && entry != group->tensors.end() ? &entry->second : nullptr;
 }
 
 //===- What a call does with the sharding group ---------------------------===//
@@ -123,7 +123,7 @@ bool Rolling::isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const {
 std::vector<unsigned> Rolling::rolledOperands(const AnalyzedCall &call) const {
   std::vector<unsigned> rolled;
   for (auto [index, tensor] : llvm::enumerate(call.operands))
-    if (assignmentOf(tensor) && !llvm::is_contained(found->gathers, call.uses[index]))
+    if (assignmentOf(tensor) && !llvm::is_contained(group->gathers, call.uses[index]))
       rolled.push_back(index);
   return rolled;
 }
@@ -249,19 +249,19 @@ at::Tensor Rolling::rollResult(const AnalyzedCall &call, const Way &way, unsigne
 
 void Rolling::fail(const AnalyzedCall &call, const std::string &what) {
   OperatorOp op = call.op;
-  report.failures.push_back(llvm::formatv("class of {0}, {1} parts: {2} at {3}: {4}", name, found->count,
-                                          op.getName(), modulePath(op), what));
+  report.failures.push_back(llvm::formatv("sharding group of {0}, {1} parts: {2} at {3}: {4}", name,
+                                          group->count, op.getName(), modulePath(op), what));
 }
 
 /// Whether a result has the labels that it should, or is said to be made anew, and a sum is said to be one.
 std::string Rolling::wrongIn(const AnalyzedCall &call, const Way &way) const {
   const bool isSum = way.factor && call.rule->factors[*way.factor].kind != FactorKind::PassThrough;
   OperatorOp op = call.op;
-  if (isSum != llvm::is_contained(found->partialSums, op->getResult(0)))
+  if (isSum != llvm::is_contained(group->partialSums, op->getResult(0)))
     return isSum ? "a sum is not owed" : "a sum is owed that is none";
   for (auto [index, tensor] : llvm::enumerate(call.results)) {
     auto type = propagation.typeOf(tensor);
-    if (!type || llvm::is_contained(found->reshards, cast<OpResult>(tensor.value)))
+    if (!type || llvm::is_contained(group->reshards, cast<OpResult>(tensor.value)))
       continue;
     const ShardAssignment *own = assignmentOf(tensor);
     for (unsigned dim = 0; dim < type.getRank(); ++dim)

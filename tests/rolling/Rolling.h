@@ -37,7 +37,7 @@ public:
   /// Rolls the sharding group of every dimension of every weight and input, by one and by half.
   RollingReport run();
   /// Rolls one sharding group. \param name  what failures call it.
-  void roll(const ShardingGroup &found, const std::string &name);
+  void roll(const ShardingGroup &group, const std::string &name);
 
   const ShardingPropagation &getPropagation() const { return propagation; }
   const RollingReport &getReport() const { return report; }
@@ -80,7 +80,7 @@ private:
   RollingReport report;
   llvm::DenseSet<std::pair<mlir::Value, unsigned>> seen;
   /// The sharding group that is being rolled, what it is called, and which label's data each label takes.
-  const ShardingGroup *found = nullptr;
+  const ShardingGroup *group = nullptr;
   std::string name;
   Labels order;
 };

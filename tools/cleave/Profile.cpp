@@ -43,7 +43,7 @@ static std::vector<double> picked(const std::vector<double> &sizes) {
 }
 
 /// Adds rates by rows, each at the middle columns and depth.
-static void addProducts(TextTable &text, const std::string &what, const RateTable &table) {
+static void addGemmRates(TextTable &text, const std::string &what, const RateTable &table) {
   auto middle = [&](size_t axis) { return table.axisSizes()[axis][table.axisSizes()[axis].size() / 2]; };
   for (double rows : picked(table.axisSizes()[1]))
     text.add({what,
@@ -62,8 +62,8 @@ static void printText(llvm::raw_ostream &out, const Machine &machine) {
   TextTable text({Align::Left, Align::Right, Align::Right});
   text.add({"measured", "of", "rate"});
   for (auto &[key, table] : device.rates->products)
-    addProducts(text, (kGemmKinds[size_t(key.first)] + " " + key.second).str(), table);
-  addBytes(text, "memory", device.rates->memory);
+    addGemmRates(text, (kGemmKinds[size_t(key.first)] + " " + key.second).str(), table);
+  addBytes(text, "memory", device.rates->otherOperators);
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
     if (auto &measured = machine.collectives.of(CollectiveKind(index)))
       addBytes(text, kind, measured->bytesPerSecond);

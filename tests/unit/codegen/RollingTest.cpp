@@ -1,5 +1,5 @@
-// Rolls every class of random functions: the rules of ir/semantics and the flow of labels against the
-// operators. CLEAVE_PROPERTY_CASES and CLEAVE_PROPERTY_SEED as in SpmdProgramTest.cpp.
+// Rolls every sharding group of random functions: the rules of ir/semantics and the propagation of labels
+// against the operators. CLEAVE_PROPERTY_CASES and CLEAVE_PROPERTY_SEED as in SpmdProgramTest.cpp.
 #include "tests/rolling/Rolling.h"
 #include "RandomProgram.h"
 #include "RandomValues.h"
@@ -23,7 +23,7 @@ struct Case {
     interpreter->run(function);
     rolling.emplace(function, *interpreter);
   }
-  /// The class of dimension 1 of the first input.
+  /// The sharding group of dimension 1 of the first input.
   ShardingGroup columns() { return rolling->getPropagation().propagate({function.getArgument(0)}, 1); }
 
   OwningOpRef<ModuleOp> module;

@@ -66,8 +66,8 @@ private:
   std::vector<NamedTensor> weights;
 };
 
-/// Writes a plan of one signature. Stage i is on pipeline rank `pipelineRanks[i]`, which has `tp`
-/// tensor-parallel ranks.
+/// Writes a plan with one signature and one stage for each element of `pipelineRanks`. Stage i runs on
+/// pipeline rank `pipelineRanks[i]`. Every pipeline rank has `tp` tensor-parallel ranks.
 class PlanWriter {
 public:
   explicit PlanWriter(Slots pipelineRanks, uint32_t tp = 1);

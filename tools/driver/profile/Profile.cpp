@@ -249,7 +249,7 @@ Error Profiler::measureOperators(KernelRates &rates) {
     for (const OperatorCall &call : calls)
       if (Error error = measureBytes(rates.operators[call.name], call.kernel, call.make))
         return error;
-  rates.memory = rates.operators["aten.add"];
+  rates.otherOperators = rates.operators["aten.add"];
   return Error::success();
 }
 
@@ -363,7 +363,7 @@ Error Profiler::measure(Machine &machine) {
   for (DeviceSpec &device : machine.devices) {
     device.dispatchSeconds = callSeconds;
     device.flopsPerSecond = *llvm::max_element(products.allRates());
-    device.memoryBytesPerSecond = rates->memory.allRates().back();
+    device.memoryBytesPerSecond = rates->otherOperators.allRates().back();
     device.rates = rates;
   }
   return Error::success();

@@ -117,7 +117,7 @@ TEST_F(ProfileTest, TakesTheMedianOfPasses) {
     // Of what takes no longer than a call, a tenth is thought to be its own.
     EXPECT_NEAR(device.rates->products.at({GemmKind::Matrix, "float32"}).at({1, 1, 64, 64}),
                 2 * 64 * 64 / 2e-4, 1e4);
-    EXPECT_NEAR(device.rates->memory.at({3 * 4 * 4096}), 3 * 4 * 4096 / 2e-4, 1e5);
+    EXPECT_NEAR(device.rates->otherOperators.at({3 * 4 * 4096}), 3 * 4 * 4096 / 2e-4, 1e5);
     EXPECT_NEAR(machine.collectives.of(CollectiveKind::AllReduce)->latencySeconds, 2e-4, 1e-9);
     EXPECT_NEAR(machine.link.latencySeconds, 2e-3, 1e-9);
     EXPECT_NEAR(machine.link.bytesPerSecond, (4 << 20) / 4e-3, 1e6);
