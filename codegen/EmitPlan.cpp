@@ -127,7 +127,8 @@ static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tpRank) 
   std::optional<int64_t> most;
   for (size_t dpRank = 0; dpRank < dataParallelSize; ++dpRank) {
     const size_t device =
-        (stage.getIndex() % schedule.getRanks() * dataParallelSize + dpRank) * tensorParallelSize + tpRank;
+        (stage.getIndex() % schedule.getPipelineRanks() * dataParallelSize + dpRank) * tensorParallelSize +
+        tpRank;
     if (device < size_t(threads.size()))
       most = std::max(most.value_or(0), threads[device]);
   }
@@ -254,7 +255,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     return failure();
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
   const ScheduleAttr schedule = scheduleOf(function);
-  const uint32_t ranks = schedule.getRanks();
+  const uint32_t ranks = schedule.getPipelineRanks();
   const int64_t dataParallelSize = schedule.getDataRanks();
   if (failed(checkRanks(function, stages.size(), ranks, dataParallelSize)))
     return failure();

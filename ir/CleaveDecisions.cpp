@@ -98,10 +98,10 @@ LogicalResult CutAttr::verify(EmitError emitError, DenseF64ArrayAttr seconds, De
   return checkRange(emitError, "weight_limit_range", weightLimitRange);
 }
 
-LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t ranks, int64_t dataParallelSize,
+LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t pipelineRanks, int64_t dataParallelSize,
                                    int64_t microbatches, StringAttr batch, StringAttr batchObstacle,
                                    DenseF64ArrayAttr) {
-  if (failed(checkCount(emitError, "ranks", ranks)) ||
+  if (failed(checkCount(emitError, "pipeline_ranks", pipelineRanks)) ||
       failed(checkCount(emitError, "data_ranks", dataParallelSize)) ||
       failed(checkCount(emitError, "microbatches", microbatches)))
     return failure();

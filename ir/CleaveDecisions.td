@@ -106,12 +106,12 @@ def CutAttr : DecisionAttr<"Cut", "cut"> {
 def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
   let summary = "how many pipeline and data-parallel ranks run a function, and in how many micro-batches";
   let description = [{
-    assign-schedule sets this on the function. `ranks`: number of pipeline ranks (pp). `data_ranks`: number of data-parallel
-    ranks (dp). `microbatches`: number for each data-parallel rank. `batch`: the dynamic dimension that micro-batches and
-    data-parallel ranks split, or else `batch_obstacle`: why none is split. `microbatch_seconds`: per stage, for the largest
-    micro-batch.
+    assign-schedule sets this on the function. The order of passes is not in it: it is made with the plan (plan::Schedule).
+    `pipeline_ranks`: number of pipeline ranks (pp). `data_ranks`: number of data-parallel ranks (dp). `microbatches`: number
+    for each data-parallel rank. `batch`: the dynamic dimension that micro-batches and data-parallel ranks split, or else
+    `batch_obstacle`: why none is split. `microbatch_seconds`: per stage, for the largest micro-batch.
   }];
-  let parameters = (ins "int64_t":$ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
+  let parameters = (ins "int64_t":$pipeline_ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
                         DefaultValuedParameter<"int64_t", "1">:$microbatches, OptionalParameter<"::mlir::StringAttr">:$batch,
                         OptionalParameter<"::mlir::StringAttr">:$batch_obstacle,
                         OptionalExactNumbers:$microbatch_seconds);
@@ -128,8 +128,9 @@ def TargetAttr : DecisionAttr<"Target", "target"> {
   let summary = "the machine that a schedule was made for";
   let description = [{
     assign-schedule sets this on the function. `machine`: a checksum of the machine. `link`: latency in seconds and bytes per
-    second between two ranks; `link_overrides`: those of links that differ, as `#cleave.link_override`. Per rank: names of
-    the `devices`, how many `threads` each has, and `memory_limits` in bytes, 0 for a device without a limit.
+    second between two ranks of the mesh; `link_overrides`: those of links that differ, as `#cleave.link_override`. Per rank
+    of the mesh: names of the `devices`, how many `threads` each has, and `memory_limits` in bytes, 0 for a device without a
+    limit.
   }];
   let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$machine, OptionalExactNumbers:$link,
                         OptionalParameter<"::mlir::ArrayAttr">:$link_overrides, OptionalParameter<"::mlir::ArrayAttr">:$devices,

@@ -15,8 +15,10 @@ def ParamOp : CleaveOp<"param", [Pure]> {
     A name and a type, never bytes.
 
     - `aliases`: other paths of the same tensor (tied weights).
-    - `value`: elements of a small integer tensor, for size arithmetic.
-    - `number`: value of a constant 0-d floating-point tensor, for the recognition of idioms.
+    - `role`: `parameter`, `buffer` or `constant`, as the input kinds of torch.export. It is not the role of an input
+      (`cleave.role`).
+    - `integers`: the known elements of a small integer tensor, for size arithmetic.
+    - `number`: the known value of a constant 0-d floating-point tensor, for the recognition of idioms.
     - `wrapped`: the tensor is a wrapped number: it never widens the dtype of a tensor that it is combined with.
     - `shard`: sharding of the weight over a tensor-parallel group. The result type is that of the rank's shard; in a
       program for all ranks, that of rank 0's shard.
@@ -25,7 +27,7 @@ def ParamOp : CleaveOp<"param", [Pure]> {
     ```
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
-                       OptionalAttr<DenseI64ArrayAttr>:$value, OptionalAttr<F64Attr>:$number,
+                       OptionalAttr<DenseI64ArrayAttr>:$integers, OptionalAttr<F64Attr>:$number,
                        UnitAttr:$wrapped,
                        OptionalAttr<ShardingAttr>:$shard);
   let results = (outs AnyType:$result);

@@ -39,7 +39,7 @@ struct CollectivePattern : RewritePattern {
 
 /// An addition of two tensors, the second one scaled.
 static bool addsTensors(OperatorOp op) {
-  return op.getArgument(semanticsOf(op.getName()).alpha) && isTensorLike(op->getOperand(1).getType());
+  return op.getArgument(semanticsOf(op.getName()).addScale) && isTensorLike(op->getOperand(1).getType());
 }
 
 /// sum(a) + sum(b) = sum(a + b): parallel layers, embeddings of tokens and positions.

@@ -18,7 +18,7 @@ namespace {
 class Partitioner : SpmdBuilder {
 public:
   Partitioner(func::FuncOp function, unsigned ranks)
-      : SpmdBuilder(function, ranks), function(function), propagation(function) {}
+      : SpmdBuilder(function, ranks), function(function), analyzed(function) {}
   void run();
 
 private:
@@ -43,7 +43,7 @@ private:
   void reduce(OpResult result);
 
   func::FuncOp function;
-  ShardingPropagation propagation;
+  AnalyzedFunction analyzed;
   std::vector<SplitCall> calls;
 };
 } // namespace
@@ -175,7 +175,7 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
 /// these may differ in size, which the operator does not support.
 void Partitioner::spreadGroups(const SplitCall &planned) {
   const OpShardingRule &rule = *planned.call->rule;
-  int64_t each = rule.factors[rule.shared->each].size;
+  int64_t each = rule.factors[rule.groupedHeads->queryHeadsPerKv].size;
   std::vector<Ranges> ranges;
   bool isEven = true;
   for (const llvm::BitVector &part : planned.split.parts) {
@@ -190,7 +190,7 @@ void Partitioner::spreadGroups(const SplitCall &planned) {
   if (isEven)
     return;
   for (auto [use, dims] : llvm::zip(planned.call->uses, rule.operands))
-    if (auto dim = llvm::find(dims, OpShardingRule::Dim{rule.shared->groups}); dim != dims.end())
+    if (auto dim = llvm::find(dims, OpShardingRule::Dim{rule.groupedHeads->kvHeads}); dim != dims.end())
       use->set(pick(use->get(), dim - dims.begin(), ranges));
 }
 
@@ -337,7 +337,7 @@ void Partitioner::reorder(const SplitCall &planned) {
     // A whole item may be a result of the function, whose types are known.
     unsigned item = results.size() - 1;
     if (item < planned.call->results.size() && !planned.split.results[item])
-      if (auto type = propagation.typeOf(planned.call->results[item]))
+      if (auto type = analyzed.typeOf(planned.call->results[item]))
         results.back().setType(type);
   }
   Value result = op->getResult(0);
@@ -355,10 +355,10 @@ void Partitioner::partitionCall(const SplitCall &planned) {
   if (split.kind == CallSharding::Kind::IndexMapped)
     return reorder(planned);
   localizeSizes(planned);
-  if (const auto &shared = planned.call->rule->shared; shared && split.factor == shared->all)
+  if (const auto &heads = planned.call->rule->groupedHeads; heads && split.factor == heads->queryHeads)
     spreadGroups(planned);
   StringRef groups = semanticsOf(op.getName()).groups;
-  if (!groups.empty() && planned.call->rule->groups == split.factor)
+  if (!groups.empty() && planned.call->rule->channelGroups == split.factor)
     setArgument(op, groups, perRank(countsOf(split.parts)));
   if (!split.givesPartialSums)
     return;
@@ -370,13 +370,13 @@ void Partitioner::partitionCall(const SplitCall &planned) {
 }
 
 void Partitioner::planCalls() {
-  for (const AnalyzedCall &call : propagation.getCalls()) {
+  for (const AnalyzedCall &call : analyzed.getCalls()) {
     SmallVector<ShardingAttr> operands, results;
     for (TensorRef tensor : call.operands)
       operands.push_back(shardingOf(tensor));
     for (TensorRef tensor : call.results)
       results.push_back(shardingOf(tensor));
-    CallSharding split = callShardingOf(propagation, call, operands, results);
+    CallSharding split = callShardingOf(analyzed, call, operands, results);
     if (split.kind != CallSharding::Kind::Replicated)
       calls.push_back({&call, std::move(split), std::move(operands)});
   }
@@ -390,9 +390,8 @@ void Partitioner::run() {
   };
   std::vector<Move> moves;
   for (auto op : function.getBody().front().getOps<ReshardOp>())
-    moves.push_back(
-        {op, shardingOf(ShardingPropagation::tensorOf(op.getValue())), shardingOf(TensorRef{op})});
-  for (const AnalyzedCall &call : propagation.getCalls())
+    moves.push_back({op, shardingOf(AnalyzedFunction::tensorOf(op.getValue())), shardingOf(TensorRef{op})});
+  for (const AnalyzedCall &call : analyzed.getCalls())
     if (isRandom(call.op))
       shareDraws(call.op);
   for (const SplitCall &planned : calls)

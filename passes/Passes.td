@@ -209,7 +209,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ListOption<"weightLimits", "weight-limits", "int64_t",
                "limit of each stage's bytes of weights; the memory of its device if empty">,
     Option<"steps", "steps", "int64_t", "100000000",
-           "work budget of the search for a faster cut than program order's; 0: none">
+           "budget of the search for a faster cut than program order's, in units of work (SearchLimits::work); 0: none">
   ];
 }
 
@@ -220,20 +220,22 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     an error names the first that does not.
     ```mlir
     func.func @forward(…) attributes {
-      cleave.schedule = #cleave.schedule<ranks = 2, microbatches = 4, batch = "batch", microbatch_seconds = [0.1, 0.1]>,
+      cleave.schedule = #cleave.schedule<pipeline_ranks = 2, microbatches = 4, batch = "batch",
+                                         microbatch_seconds = [0.1, 0.1]>,
       cleave.target = #cleave.target<machine = "…", link = [5.0e-06, 1.0e+10], devices = ["cpu:0", "cpu:1"], threads = [1, 1]>}
     ```
     `microbatches=0` takes the number with the shortest predicted time. If the batch cannot be split, that is 1, and
-    `batch_obstacle` says why. Stage s runs on pipeline rank s mod `ranks`, so more stages than pipeline ranks are
-    interleaved. Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches.
+    `batch_obstacle` says why. Stage s runs on pipeline rank s mod `pipeline_ranks`, so more stages than pipeline ranks are
+    interleaved. Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches. The order of
+    passes is not decided here: it is made with the plan.
 
     | field | holds |
     |---|---|
     | `microbatch_seconds` | seconds of each stage for the largest micro-batch |
     | `machine` | a checksum of the machine |
-    | `link` | latency and bytes per second between two ranks |
+    | `link` | latency and bytes per second between two ranks of the mesh |
     | `link_overrides` | sender, receiver, latency and bytes per second of links that differ from it |
-    | `devices` | the machine's names of the ranks' devices |
+    | `devices` | the machine's names of the devices of the mesh's ranks |
     | `threads` | number of threads of each |
     | `memory_limits` | bytes of memory of each, 0 for no limit; left out if none has a limit |
   }];

@@ -33,8 +33,8 @@ struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
     unsigned ranks = tensorParallelSizeOf(function);
     if (ranks < 2)
       return;
-    ShardingPropagation propagation(function);
-    Shardings shardings(propagation, ranks);
+    AnalyzedFunction analyzed(function);
+    Shardings shardings(analyzed, ranks);
     for (const ShardingSeed &seed : seedsOf(function)) {
       auto type = dyn_cast<RankedTensorType>(ParamOp(seed.weight).getType());
       if (!type || seed.dim >= type.getRank()) {

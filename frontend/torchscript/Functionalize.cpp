@@ -94,7 +94,7 @@ static bool updatesStatistics(OperatorOp op) {
 
 /// Replaces a batch norm in training mode by one that returns the new statistics, which are then written.
 LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
-  const StringRef functional = semanticsOf(op.getName()).functionalForm;
+  const StringRef functional = semanticsOf(op.getName()).functionalBatchNorm;
   if (functional.empty())
     return op->emitError() << op.getName()
                            << " updates its running statistics in place and has no form that does not; "

@@ -35,10 +35,10 @@ public:
   void setCurrent(mlir::Value list, mlir::Value value) { currents[list] = value; }
 
   /// Applies an operator that changes a list (`aten.append.t`): the new content becomes the list's current
-  /// value. `operands` are current values. The operator's result is the changed list itself, or `item` if it
-  /// is one of its items. Appending to or extending a list whose content is only known at run time makes
-  /// `list + more`. Any other change fails, without a diagnostic, if the content, the position or the key is
-  /// only known at run time.
+  /// value. `operands` are current values. If the operator returns an item (pop), `item` is set to it; else
+  /// the operator's result is the changed list. Appending to or extending a list whose content is only known
+  /// at run time makes `list + more`. Any other change fails, without a diagnostic, if the content, the
+  /// position or the key is only known at run time.
   mlir::LogicalResult change(llvm::StringRef irName, mlir::Value list, mlir::ValueRange operands,
                              mlir::OpBuilder &b, mlir::Location location, mlir::Value &item);
 

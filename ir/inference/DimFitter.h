@@ -13,8 +13,9 @@ namespace cleave {
 /// observed there.
 ///
 /// An expression is a polynomial divided by an integer. The polynomial has total degree ≤ 3 (≤ 2 with five or
-/// more symbols), and lower powers of a symbol that runs at few sizes only. As many samples as it has
-/// monomials determine it. All other samples must agree with it exactly; otherwise the size is unknown.
+/// more symbols), and the power of a symbol that runs at few sizes only is limited further. As many samples
+/// as it has monomials determine it. All other samples must agree with it exactly; otherwise the size is
+/// unknown.
 ///
 /// A size that is rounded down, such as a strided window's, is floor((a·symbol + c) / d) if exactly one a/d
 /// agrees with all samples. Consecutive sizes are among the samples, since a difference of rounded sizes

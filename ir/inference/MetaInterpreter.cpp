@@ -132,9 +132,9 @@ void MetaInterpreter::runOp(Operation *op) {
 void MetaInterpreter::runLeaf(Operation *op) {
   if (auto param = dyn_cast<ParamOp>(op)) {
     auto type = dyn_cast<RankedTensorType>(param.getType());
-    if (param.getValue() && type)
+    if (param.getIntegers() && type)
       values[param] =
-          at::tensor(at::IntArrayRef(param.getValue()->data(), param.getValue()->size()), at::kLong)
+          at::tensor(at::IntArrayRef(param.getIntegers()->data(), param.getIntegers()->size()), at::kLong)
               .reshape(at::IntArrayRef(type.getShape().data(), type.getRank()));
     else if (type)
       set(param, emptyTensor(type));

@@ -60,7 +60,7 @@ SmallVector<Value> Backward::factors() {
 
 SmallVector<Value> Backward::saved() {
   auto all = [](Value) { return true; };
-  auto isInteger = [](Value value) { return !isFloating(value); };
+  auto isNotFloating = [](Value value) { return !isFloating(value); };
   switch (semantics.saved) {
   case SavedForBackward::Nothing:
   case SavedForBackward::PassThrough:
@@ -87,10 +87,10 @@ SmallVector<Value> Backward::saved() {
           values.push_back(factor);
     return values;
   }
-  case SavedForBackward::Integers:
-    return tensorsIn(operands, isInteger);
-  case SavedForBackward::IndexResults:
-    return tensorsIn(op->getResults(), isInteger);
+  case SavedForBackward::NonFloatOperands:
+    return tensorsIn(operands, isNotFloating);
+  case SavedForBackward::NonFloatResults:
+    return tensorsIn(op->getResults(), isNotFloating);
   }
   llvm_unreachable("every kind is there");
 }
@@ -114,7 +114,7 @@ void Backward::add(Value operand, GradientWork gradient) {
 void Backward::multiply() {
   const OpWork forward = workOf(op, shapes);
   const SmallVector<Value> all = factors();
-  auto product = semantics.product && all.size() == 2 ? semantics.product(op, shapes) : std::nullopt;
+  auto gemm = semantics.gemm && all.size() == 2 ? semantics.gemm(op, shapes) : std::nullopt;
   for (auto [i, factor] : llvm::enumerate(all)) {
     if (!flow.requiresGrad(factor))
       continue;
@@ -122,9 +122,9 @@ void Backward::multiply() {
     GradientWork gradient;
     gradient.work = {forward.flops, bytesOf(op->getResults()) + bytesOf(all) - shapes.bytesOf(factor) +
                                         gradientBytes(factor)};
-    if (product) {
-      gradient.product = *product;
-      std::swap(i == 0 ? gradient.product->columns : gradient.product->rows, gradient.product->depth);
+    if (gemm) {
+      gradient.gemm = *gemm;
+      std::swap(i == 0 ? gradient.gemm->columns : gradient.gemm->rows, gradient.gemm->depth);
     }
     add(factor, gradient);
   }
@@ -148,8 +148,8 @@ void Backward::differentiate() {
   for (Value operand : operands)
     if (flow.requiresGrad(operand))
       all.work.bytes += gradientBytes(operand);
-  if (isAttention && semantics.product)
-    all.product = semantics.product(op, shapes);
+  if (isAttention && semantics.gemm)
+    all.gemm = semantics.gemm(op, shapes);
   const bool isOfInputs = llvm::any_of(
       operands, [&](Value operand) { return flow.requiresGrad(operand) && !flow.isWeight(operand); });
   (isOfInputs ? result.inputs : result.weights).push_back(all);

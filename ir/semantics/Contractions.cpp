@@ -211,7 +211,7 @@ static double attentionFlops(OperatorOp op, const ExampleShapes &shapes) {
   return 2.0 * scores + 2.0 * scores / query->back() * value->back();
 }
 
-static std::optional<GemmShape> attentionProduct(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<GemmShape> attentionGemm(OperatorOp op, const ExampleShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   if (attentionFlops(op, shapes) == 0)
     return std::nullopt;
@@ -234,7 +234,7 @@ static std::optional<OpShardingRule> groupHeads(OpShardingRule rule) {
         if (dim == OpShardingRule::Dim{heads})
           dim = {groups, heads};
   int64_t all = rule.factors[heads].size * rule.factors[groups].size;
-  rule.shared = {rule.addFactor(FactorKind::PassThrough, all), groups, heads};
+  rule.groupedHeads = {rule.addFactor(FactorKind::PassThrough, all), groups, heads};
   return rule;
 }
 
@@ -279,7 +279,7 @@ void addContractions(SemanticsTable &table) {
                               .addend = "bias",
                               .hasStaticResultTypes = true,
                               .flops = firstTimesLast,
-                              .product = firstBySecond,
+                              .gemm = firstBySecond,
                               .shardingRule = linear});
   table.add({"aten.addmm"}, {.isContraction = true,
                              .isSumOverReduceFactors = true,
@@ -287,19 +287,19 @@ void addContractions(SemanticsTable &table) {
                              .addendScale = "beta",
                              .hasStaticResultTypes = true,
                              .flops = secondTimesLast,
-                             .product = secondByThird,
+                             .gemm = secondByThird,
                              .shardingRule = addmm});
   table.add({"aten.mm"}, {.isContraction = true,
                           .isSumOverReduceFactors = true,
                           .hasStaticResultTypes = true,
                           .flops = firstTimesLast,
-                          .product = firstBySecond,
+                          .gemm = firstBySecond,
                           .shardingRule = mm});
   table.add({"aten.bmm"}, {.isContraction = true,
                            .isSumOverReduceFactors = true,
                            .hasStaticResultTypes = true,
                            .flops = firstTimesLast,
-                           .product = firstBySecond,
+                           .gemm = firstBySecond,
                            .shardingRule = bmm});
   table.add({"aten.baddbmm"}, {.isContraction = true,
                                .isSumOverReduceFactors = true,
@@ -307,7 +307,7 @@ void addContractions(SemanticsTable &table) {
                                .addendScale = "beta",
                                .hasStaticResultTypes = true,
                                .flops = secondTimesLast,
-                               .product = secondByThird,
+                               .gemm = secondByThird,
                                .shardingRule = baddbmm});
   // A product of vectors is too small to gain from a narrower dtype.
   table.add({"aten.dot", "aten.vdot"}, {.isSumOverReduceFactors = true,
@@ -329,7 +329,7 @@ void addContractions(SemanticsTable &table) {
                               .isSumOverReduceFactors = true,
                               .hasStaticResultTypes = true,
                               .flops = firstTimesLast,
-                              .product = firstBySecond,
+                              .gemm = firstBySecond,
                               .workspaceBytes = matmulWorkspace,
                               .shardingRule = matmul});
   table.add({"aten.einsum"}, {.isContraction = true,
@@ -360,7 +360,7 @@ void addContractions(SemanticsTable &table) {
                                                     .hasStaticResultTypes = true,
                                                     .dropProbability = "dropout_p",
                                                     .flops = attentionFlops,
-                                                    .product = attentionProduct,
+                                                    .gemm = attentionGemm,
                                                     .workspaceBytes = attentionWorkspace,
                                                     .shardingRule = attention});
 }

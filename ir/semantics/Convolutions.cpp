@@ -35,7 +35,7 @@ static bool isInPlace(OperatorOp op, ArrayRef<int64_t> input, ArrayRef<int64_t> 
          weight[1] == input[1] && !isStrided(op);
 }
 
-static std::optional<GemmShape> convolutionProduct(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<GemmShape> convolutionGemm(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   double elements = shapes.elementsOf(op->getResult(0)), flops = convolutionFlops(op, shapes);
@@ -268,9 +268,9 @@ static std::optional<OpShardingRule> convolution(OperatorOp op, const ExampleSha
   unsigned out = rule.addFactor(FactorKind::PassThrough, (*result)[1] / groups);
   OpShardingRule::Dim ins{in}, outs{out};
   if (groups > 1) {
-    rule.groups = rule.addFactor(FactorKind::PassThrough, groups);
-    ins.insert(ins.begin(), *rule.groups);
-    outs.insert(outs.begin(), *rule.groups);
+    rule.channelGroups = rule.addFactor(FactorKind::PassThrough, groups);
+    ins.insert(ins.begin(), *rule.channelGroups);
+    outs.insert(outs.begin(), *rule.channelGroups);
   }
   from = {batch, ins};
   to = {batch, outs};
@@ -297,7 +297,7 @@ void addConvolutions(SemanticsTable &table) {
              .hasStaticResultTypes = true,
              .groups = "groups",
              .flops = convolutionFlops,
-             .product = convolutionProduct,
+             .gemm = convolutionGemm,
              .workspaceBytes = convolutionWorkspace,
              .shardingRule = convolution});
 }

@@ -29,7 +29,7 @@ static Value dropoutIdentity(OperatorOp op) {
 void addElementwise(SemanticsTable &table) {
   table.add(
       {"aten.add"},
-      {.isElementwise = true, .alpha = "alpha", .hasStaticResultTypes = true, .shardingRule = broadcasts});
+      {.isElementwise = true, .addScale = "alpha", .hasStaticResultTypes = true, .shardingRule = broadcasts});
   table.add({"aten.sub",
              "aten.rsub",
              "aten.mul",

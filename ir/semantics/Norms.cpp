@@ -124,9 +124,9 @@ static std::optional<OpShardingRule> groupNorm(OperatorOp op, const ExampleShape
     return std::nullopt;
   OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
-  rule.groups = rule.addFactor(FactorKind::PassThrough, *groups);
+  rule.channelGroups = rule.addFactor(FactorKind::PassThrough, *groups);
   OpShardingRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*shape)[0]);
-  OpShardingRule::Dim channels{*rule.groups,
+  OpShardingRule::Dim channels{*rule.channelGroups,
                                rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
   auto &input = rule.operands[0];
   input = {batch, channels};
@@ -201,11 +201,11 @@ void addNorms(SemanticsTable &table) {
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = needsWhole});
   table.add({"aten.sort", "aten.argsort"}, {.hasStaticResultTypes = true,
                                             .permutationRole = PermutationRole::Sort,
-                                            .givesPositions = true,
+                                            .lastResultIsIndices = true,
                                             .flops = severalPerElement,
                                             .shardingRule = needsWhole});
   table.add({"aten.topk"}, {.hasStaticResultTypes = true,
-                            .givesPositions = true,
+                            .lastResultIsIndices = true,
                             .flops = severalPerElement,
                             .shardingRule = needsWhole});
   table.add({"aten.cumsum"}, {.hasStaticResultTypes = true,

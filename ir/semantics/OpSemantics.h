@@ -24,17 +24,17 @@ inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 
 /// Values of the forward pass that an operator's backward pass reads, as in PyTorch's derivatives.yaml.
 enum class SavedForBackward {
-  Operands,       ///< all tensor operands
-  Nothing,        ///< nothing but sizes
-  PassThrough,    ///< nothing; gradients pass unchanged, summed over broadcast dimensions
-  First,          ///< the first operand
-  Result,         ///< the result
-  FirstAndResult, ///< both
-  Multiplicands,  ///< each multiplicand, for the gradients of the others
-  Attention,      ///< operands and result of an attention
-  Integers,       ///< operands without gradients: indices, masks
-  IndexResults,   ///< results without gradients: indices of maxima
-  NoGradient,     ///< results have no gradients
+  Operands,         ///< all tensor operands
+  Nothing,          ///< nothing but sizes
+  PassThrough,      ///< nothing; gradients pass unchanged, summed over broadcast dimensions
+  First,            ///< the first operand
+  Result,           ///< the result
+  FirstAndResult,   ///< both
+  Multiplicands,    ///< each multiplicand, for the gradients of the others
+  Attention,        ///< operands and result of an attention
+  NonFloatOperands, ///< operands that are not floating-point: indices, boolean masks
+  NonFloatResults,  ///< results that are not floating-point: indices of maxima, boolean masks
+  NoGradient,       ///< results have no gradients
 };
 
 /// The dtype of an operator's result.
@@ -62,9 +62,10 @@ struct OpSemantics {
   /// Argument that, if true, makes the operator write the running statistics among its operands, although the
   /// schema does not say so.
   llvm::StringLiteral statisticsFlag = "";
-  /// For statisticsFlag: an operator that takes all operands but the last, and returns the new running mean
-  /// and variance as results 3 and 4. Empty: none.
-  llvm::StringLiteral functionalForm = "";
+  /// For an operator with statisticsFlag: the operator that returns the new running mean and variance as
+  /// results 3 and 4 instead of writing operands 3 and 4. It has the same arguments without the last one
+  /// (cudnn_enabled). Empty: none.
+  llvm::StringLiteral functionalBatchNorm = "";
   /// For an operator that writes its first operand although its schema does not say so: the operator whose
   /// schema declares that mutation. Empty for other operators.
   llvm::StringLiteral declaredForm = "";
@@ -81,8 +82,8 @@ struct OpSemantics {
   /// A contraction: sums of products of its floating-point tensors, all of one dtype, perhaps a narrow one.
   /// Sums accumulate in float32 and are rounded to that dtype. Such an operator has `flops`.
   bool isContraction = false;
-  /// Along its Reduce factors, the result is the sum of the results for parts of the operands, with
-  /// addend added once.
+  /// If operands are sharded along a Reduce factor, the result is the sum of the ranks' results, except that
+  /// only one of them may add `addend`. Without this flag a Reduce factor cannot be sharded.
   bool isSumOverReduceFactors = false;
   /// For an operator with isSumOverReduceFactors: each part is weighted by its share of the elements
   /// averaged.
@@ -96,8 +97,9 @@ struct OpSemantics {
   /// Each element of the result depends only on scalar arguments and on the operands' elements at its
   /// position, after broadcasting.
   bool isElementwise = false;
-  /// Argument s where the result is the first operand plus s times the second: linear in both.
-  llvm::StringLiteral alpha = "";
+  /// For an addition, operand 0 + s · operand 1: the argument s. A sum over ranks may be taken before or
+  /// after such an operator.
+  llvm::StringLiteral addScale = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold. If
   /// it has no meta kernel, it may be tried on zeros.
   bool hasStaticResultTypes = false;
@@ -116,18 +118,18 @@ struct OpSemantics {
   llvm::StringLiteral rangeStart = "", rangeLength = "";
   /// Argument with the ranges of a dimension that the result holds, as pairs of start and length.
   llvm::StringLiteral ranges = "";
-  /// Argument with the number of channel groups; the sharding rule's factor `groups` has that size.
+  /// Argument with the number of channel groups; the sharding rule's factor `channelGroups` has that size.
   llvm::StringLiteral groups = "";
   /// For a call whose result is 0, 1, …, n - 1 (arange(n) with start 0 and step 1): the operand n; null for
   /// other calls.
   mlir::Value (*arangeEnd)(OperatorOp op) = nullptr;
   /// Role in a token permutation (see partitioner/sharding/TokenPermutation.h).
   PermutationRole permutationRole = PermutationRole::None;
-  /// For PermutationRole::Histogram: number of integers, from 0 on, that each have a bin of their own;
-  /// nothing for other bins.
+  /// For PermutationRole::Histogram: the n for which the integers 0 … n - 1 each have a bin of their own;
+  /// nothing if the bins are others.
   std::optional<int64_t> (*integerBins)(OperatorOp op) = nullptr;
   /// The last result holds indices of dimension `dim` of the first operand.
-  bool givesPositions = false;
+  bool lastResultIsIndices = false;
   /// For a random operator: the argument with the drop probability; at 0 the operator is deterministic.
   llvm::StringLiteral dropProbability = "";
   /// Works only on sizes and scalars.
@@ -140,8 +142,8 @@ struct OpSemantics {
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
   /// Floating-point operations; null: one per element of the largest result.
   double (*flops)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// The contraction that `flops` counts; null or nothing if there is none of known shape.
-  std::optional<GemmShape> (*product)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// The contraction that `flops` counts, as a GEMM; null or nothing if there is none of known shape.
+  std::optional<GemmShape> (*gemm)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// What the backward pass saves; set for all families by Gradients.cpp. Call backwardOf.
   SavedForBackward saved = SavedForBackward::Operands;
   /// Bytes saved besides that; null: none.

@@ -14,7 +14,8 @@ namespace cleave {
 /// What sharding a factor over ranks requires.
 enum class FactorKind {
   PassThrough,      ///< in operands and results: no communication
-  Reduce,           ///< in operands only: results are partial sums
+  Reduce,           ///< in operands only: results are partial sums if OpSemantics::isSumOverReduceFactors;
+                    ///< otherwise it must be whole
   Lookup,           ///< indexed by an operand: indices are masked, results are partial sums
   Broadcast,        ///< in results only: each rank makes its shard
   Scan,             ///< a scan: slices run in order, with a carried state
@@ -23,10 +24,9 @@ enum class FactorKind {
 };
 
 /// Sharding rule of one operator call: its factors, and for each dimension of each operand and result the
-/// factors whose product it is, major to minor. In the rule of a view, dimensions of size 1 have no factors
-/// (unless dimensions beside them have no common refinement). An operand that is no tensor has no dimensions.
-/// Operands are those of `flatOperands` (Shapes.h), where the items of a list made in the function replace
-/// it. A result that is a list has the dimensions of each of its items.
+/// factors whose product it is, major to minor. An operand that is no tensor has no dimensions. Operands are
+/// those of `flatOperands` (Shapes.h), where the items of a list made in the function replace it. A result
+/// that is a list has the dimensions of each of its items.
 ///
 /// The form is that of Shardy's op sharding rule (pass-through, reduction, need-replication factors).
 struct OpShardingRule {
@@ -38,8 +38,8 @@ struct OpShardingRule {
   using Dim = llvm::SmallVector<unsigned, 1>;
   using Dims = llvm::SmallVector<Dim>;
   /// Dimension `tableDim` of operand `tableOperand` is indexed by the values of operand `indicesOperand`, as
-  /// in aten.index. Unlike a Lookup factor it is not sharded: it has a NeedsReplication factor. If every
-  /// index equals its own position (an arange), the factor passes through.
+  /// in aten.index. The dimension has a NeedsReplication factor, unlike the one of a Lookup factor. Where the
+  /// indices are known to be 0, 1, 2, … (an arange), users of the rule may treat it as PassThrough.
   struct IndexedDim {
     unsigned indicesOperand, tableOperand, tableDim;
     bool operator==(const IndexedDim &) const = default;
@@ -47,16 +47,17 @@ struct OpShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<Dims> operands, results;
   llvm::SmallVector<IndexedDim, 0> indexedDims;
-  /// The factor that the operator's `groups` argument counts.
-  std::optional<unsigned> groups;
-  /// A virtual factor `all` = `groups` × `each`, two adjacent factors; no dimension names it. With
-  /// grouped-query attention, query heads are indexed by `all`, key/value heads by `groups`. A rank with any
-  /// index of a group needs the whole group's key/value head.
-  struct Shared {
-    unsigned all, groups, each;
-    bool operator==(const Shared &) const = default;
+  /// The factor whose size is the operator's number of channel groups (OpSemantics::groups).
+  std::optional<unsigned> channelGroups;
+  /// Factors of grouped-query attention. The query-head dimension has the factors [kvHeads, queryHeadsPerKv],
+  /// the key/value-head dimension [kvHeads]. `queryHeads` is an additional factor, their product, which no
+  /// dimension lists: query heads can be sharded by it even where a shard boundary falls inside a group. A
+  /// rank with any query head of a group needs the group's key/value head.
+  struct GroupedHeads {
+    unsigned queryHeads, kvHeads, queryHeadsPerKv;
+    bool operator==(const GroupedHeads &) const = default;
   };
-  std::optional<Shared> shared;
+  std::optional<GroupedHeads> groupedHeads;
   bool operator==(const OpShardingRule &) const = default;
 
   unsigned addFactor(FactorKind kind, int64_t size) {
@@ -83,7 +84,8 @@ elementwiseRule(llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> operan
                 llvm::ArrayRef<int64_t> resultShape);
 
 /// A view of row-major elements: the common refinement of both shapes; [4, 6] and [4, 2, 3] have the factors
-/// 4, 2, 3. Dimensions without a common refinement (6 x 4 viewed as 4 x 6) are NeedsReplication. Nothing for
+/// 4, 2, 3. Dimensions without a common refinement (6 x 4 viewed as 4 x 6) are NeedsReplication. Dimensions
+/// of size 1 have no factor, except within a run of dimensions that has no common refinement. Nothing for
 /// empty tensors.
 std::optional<OpShardingRule> viewRule(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 

@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace cleave {
 
-double Communication::secondsOf(const ShardingGroup &found) const {
+double CommunicationCosts::secondsOf(const ShardingGroup &found) const {
   double seconds = 0;
   llvm::SetVector<Value> gathered;
   for (OpResult sum : found.partialSums)
@@ -18,7 +18,7 @@ double Communication::secondsOf(const ShardingGroup &found) const {
   for (OpResult result : found.reshards)
     gathered.insert(result);
   for (Value value : gathered)
-    seconds += allGatherSeconds(ShardingPropagation::tensorOf(value));
+    seconds += allGatherSeconds(AnalyzedFunction::tensorOf(value));
   return seconds;
 }
 
@@ -59,7 +59,7 @@ PathFinder::PathFinder(const CommunicationBound &bound, const ShardingGroup &fou
     sums.insert(sum.getOwner());
   for (ArrayRef<OpOperand *> uses : {ArrayRef(found.gathers), ArrayRef(found.outputs)})
     for (OpOperand *use : uses)
-      endAt(ShardingPropagation::tensorOf(use->get()), {use->get(), 0});
+      endAt(AnalyzedFunction::tensorOf(use->get()), {use->get(), 0});
 }
 
 void PathFinder::endAt(TensorRef tensor, Collective collective) {
@@ -108,7 +108,7 @@ CommunicationBound::Path PathFinder::pathFrom(TensorRef tensor) {
 
 double CommunicationBound::secondsOf(Collective collective) const {
   auto [value, isSum] = collective;
-  return isSum ? cost.allReduceSeconds({value}) : cost.allGatherSeconds(ShardingPropagation::tensorOf(value));
+  return isSum ? costs.allReduceSeconds({value}) : costs.allGatherSeconds(AnalyzedFunction::tensorOf(value));
 }
 
 void CommunicationBound::add(const ShardingGroup &found, ArrayRef<TensorRef> weights) {
@@ -117,9 +117,9 @@ void CommunicationBound::add(const ShardingGroup &found, ArrayRef<TensorRef> wei
     paths[weight].push_back(finder.pathFrom(weight));
 }
 
-double CommunicationBound::secondsLowerBound(ArrayRef<TensorRef> split) const {
+double CommunicationBound::secondsLowerBound(ArrayRef<TensorRef> shardedWeights) const {
   llvm::DenseMap<Collective, int64_t> bytes;
-  for (TensorRef weight : split) {
+  for (TensorRef weight : shardedWeights) {
     llvm::SmallSetVector<Collective, 16> met;
     for (const Path &path : paths.lookup(weight))
       met.insert(path.begin(), path.end());
@@ -127,7 +127,7 @@ double CommunicationBound::secondsLowerBound(ArrayRef<TensorRef> split) const {
       bytes[collective] += function.bytesOf(weight);
   }
   double seconds = 0;
-  for (TensorRef weight : split) {
+  for (TensorRef weight : shardedWeights) {
     std::optional<double> least;
     for (const Path &path : paths.lookup(weight)) {
       if (path.empty())

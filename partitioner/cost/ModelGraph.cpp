@@ -31,12 +31,11 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
   const KernelRates &rates = device.rates ? *device.rates : none;
   const OpWork &work = kernel.work;
   double flopsPerSecond = device.flopsPerSecond;
-  if (const auto &shape = kernel.product)
-    if (auto table = rates.products.find({shape->kind, dtypeOf(kernel.op).str()});
-        table != rates.products.end()) {
+  if (const auto &shape = kernel.gemm)
+    if (auto table = rates.gemms.find({shape->kind, dtypeOf(kernel.op).str()}); table != rates.gemms.end()) {
       flopsPerSecond = table->second.at({shape->count, shape->rows, shape->columns, shape->depth});
       // A measured rate includes the effect of memory, if the table covers the sizes.
-      if (table->second.isMeasured() &&
+      if (!table->second.isConstant() &&
           table->second.covers({shape->count, shape->rows, shape->columns, shape->depth}))
         return work.flops / flopsPerSecond;
     }
@@ -71,8 +70,7 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   const OpSemantics &semantics = semanticsOf(call.getName());
   if (!semantics.collective)
     return callSeconds(
-        {call, workOf(op, shapes), semantics.product ? semantics.product(call, shapes) : std::nullopt},
-        group);
+        {call, workOf(op, shapes), semantics.gemm ? semantics.gemm(call, shapes) : std::nullopt}, group);
   const unsigned ranks = tensorParallelSizeOf(op->getParentOfType<func::FuncOp>());
   // In an all-to-all, a rank never has the whole tensor, neither before nor afterwards.
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *

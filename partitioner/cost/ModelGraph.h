@@ -61,7 +61,7 @@ struct Kernel {
   OperatorOp op;
   OpWork work;
   /// The GEMM that `work.flops` counts; nothing if the kernel is no contraction.
-  std::optional<GemmShape> product;
+  std::optional<GemmShape> gemm;
 };
 
 /// Seconds of the kernel's work, without dispatch overhead: at the rate measured for its shape, else by the

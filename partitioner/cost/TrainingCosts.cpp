@@ -228,9 +228,9 @@ TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
     auto add = [&](double &sum, ArrayRef<GradientWork> gradients) {
       for (GradientWork gradient : gradients) {
         gradient.work = {gradient.work.flops * share, gradient.work.bytes * share};
-        if (gradient.product)
-          gradient.product->rows *= share;
-        sum += callSeconds({call, gradient.work, gradient.product}, group);
+        if (gradient.gemm)
+          gradient.gemm->rows *= share;
+        sum += callSeconds({call, gradient.work, gradient.gemm}, group);
       }
     };
     BackwardWork work = backwardOf(call, shapes, flow);
@@ -339,8 +339,8 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
     lastItem = item;
   }
   for (const DeviceSpec &device : group.devices) {
-    const bool isMeasured = device.rates && !device.rates->otherOperators.isEmpty();
-    const double rate = isMeasured ? device.rates->otherOperators.at({moved}) : device.memoryBytesPerSecond;
+    const bool hasRate = device.rates && !device.rates->otherOperators.isEmpty();
+    const double rate = hasRate ? device.rates->otherOperators.at({moved}) : device.memoryBytesPerSecond;
     cost.update = std::max(cost.update, moved / rate);
   }
   return gradients;
@@ -373,8 +373,9 @@ TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
   for (size_t op = ops.size(); op-- > last;) {
     bucket.bytes += gradients[op];
     // Clamped, since the sum above adds in another order.
-    bucket.inputGradientLeft = std::max(0.0, bucket.inputGradientLeft - secondsOfOps[op].inputGradient);
-    bucket.weightGradientLeft = std::max(0.0, bucket.weightGradientLeft - secondsOfOps[op].weightGradient);
+    bucket.inputPassSecondsLeft = std::max(0.0, bucket.inputPassSecondsLeft - secondsOfOps[op].inputGradient);
+    bucket.weightPassSecondsLeft =
+        std::max(0.0, bucket.weightPassSecondsLeft - secondsOfOps[op].weightGradient);
     if (bucket.bytes < kBucketBytes && op > last)
       continue;
     cost.buckets.push_back(bucket);

@@ -35,7 +35,7 @@ struct TrainingOptions {
 struct GradientBucket {
   int64_t bytes = 0;
   /// Seconds that the stage's passes still take once the bucket's last gradient is computed.
-  double inputGradientLeft = 0, weightGradientLeft = 0;
+  double inputPassSecondsLeft = 0, weightPassSecondsLeft = 0;
 };
 
 /// Costs of a stage: seconds for one micro-batch, and bytes.
@@ -48,8 +48,8 @@ struct TrainingStageCost {
   int64_t savedBytes = 0;
   /// Peak bytes recomputed in the backward pass of one micro-batch; a device holds them once.
   int64_t recomputedBytes = 0;
-  /// `stateBytes`: all weights, gradients and optimizer state. The others: their parts, of trained weights
-  /// only.
+  /// `stateBytes`: all weights, and gradients and optimizer state of the trained ones. The others count
+  /// trained weights only, so stateBytes minus their sum is the bytes of weights that are not trained.
   int64_t stateBytes = 0, weightBytes = 0, gradientBytes = 0, optimizerBytes = 0;
   /// Bytes beside `stateBytes` that data-parallel ranks hold before values are scattered or after they are
   /// gathered.
@@ -85,7 +85,7 @@ public:
   double seconds(mlir::Operation *op) const;
   /// \param ops  the operations of one stage, in program order.
   TrainingStageCost stage(llvm::ArrayRef<mlir::Operation *> ops) const;
-  /// Bytes that one rank sends to another stage of a value of one micro-batch. Where all tensor-parallel
+  /// Bytes of a value that one rank sends to another stage, for one micro-batch. Where all tensor-parallel
   /// ranks hold the value whole, each sends a part, and the receivers all-gather it (Narayanan et al. 2021).
   int64_t sentBytes(mlir::Value value) const;
 
@@ -139,8 +139,9 @@ private:
   llvm::DenseSet<mlir::Value> split;
   /// By the first operation that reads them: storages whose gradients the ranks all-reduce.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> gradientAllReduces;
-  /// `recomputed`: operations that the backward pass repeats. `notSaved`: those whose results are not saved
-  /// before it.
+  /// `recomputed`: operations that the backward pass runs again. `notSaved`: those of them whose results the
+  /// forward pass does not save (the second contraction of an attention core runs again although its result
+  /// is saved).
   llvm::DenseMap<mlir::Operation *, Segment> recomputed, notSaved;
 };
 

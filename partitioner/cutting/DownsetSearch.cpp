@@ -11,59 +11,6 @@ static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Work of a few milliseconds between polls of CancellationScope.
 static constexpr uint64_t kBetweenQuestions = 1 << 18;
 
-NormalizedWork::NormalizedWork(const GroupGraph &graph) {
-  std::vector<double> totals(graph.kinds());
-  for (const GroupGraph::Group &group : graph.groups)
-    for (uint32_t kind = 0; kind < totals.size(); ++kind)
-      totals[kind] += group.latencyOn(kind);
-  for (double total : totals)
-    rates.push_back(total > 0 && totals.front() > 0 ? totals.front() / total : 1);
-}
-
-double NormalizedWork::of(const GroupGraph::Group &group) const {
-  double work = kNever;
-  for (uint32_t kind = 0; kind < rates.size(); ++kind)
-    work = std::min(work, rates[kind] * group.latencyOn(kind));
-  return group.isSupported ? work : 0;
-}
-
-double NormalizedWork::rateFrom(const DeviceRow &devices, size_t first) const {
-  double rate = 0;
-  for (size_t rank = first; rank < devices.accelerators.size(); ++rank)
-    rate += rates[devices.accelerators[rank].kind];
-  return rate;
-}
-
-/// Lower bound from the group alone: its time on the fastest device that takes it.
-static double leastTime(const GroupGraph::Group &group, const DeviceRow &devices) {
-  double least = devices.cpus > 0 ? group.cpuLatency : kNever;
-  for (const DeviceRow::Accelerator &accelerator : devices.accelerators)
-    if (group.isSupported && group.size <= accelerator.sizeLimit)
-      least = std::min(least, group.latencyOn(accelerator.kind));
-  return least;
-}
-
-double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
-  const NormalizedWork normalizedWork(graph);
-  double bound = 0, work = 0, cpuWork = 0, exchange = 0;
-  for (const GroupGraph::Group &group : graph.groups) {
-    bound = std::max(bound, leastTime(group, devices));
-    if (!group.isSupported || devices.accelerators.empty()) {
-      cpuWork += group.cpuLatency;
-    } else if (const double own = normalizedWork.of(group); own > 0) {
-      work += own;
-      exchange = std::max(exchange, own / group.cpuLatency);
-    }
-  }
-  if (devices.cpus == 0)
-    exchange = 0;
-  // Quotients of sums are rounded.
-  const double exact = graph.kinds() > 1 ? kRounding : 1;
-  if (work > 0 && std::isfinite(exchange))
-    bound = std::max(bound, work / (normalizedWork.rateFrom(devices, 0) + devices.cpus * exchange) / exact);
-  return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
-}
-
 static bool areAlikeButForLimits(const DeviceRow &devices) {
   auto isAlike = [&](DeviceRow::Accelerator one) {
     one.sizeLimit = devices.accelerators.front().sizeLimit;
@@ -104,7 +51,7 @@ void DownsetSearch::setBound(double below) {
   for (double rate : rates)
     for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
       const double onCpus = cpus < devices.cpus ? (devices.cpus - cpus) * exchange * bound : 0;
-      capacities.push_back(rate * bound + onCpus + remaining[0] * (kRounding - 1));
+      capacities.push_back(rate * bound + onCpus + remaining[0] * (kRoundingFactor - 1));
     }
 }
 
@@ -198,9 +145,9 @@ double DownsetSearch::loadOf(const State &state, double sent) const {
 bool DownsetSearch::fits() const {
   // If any state has a next device, the first one does.
   if (isUniform)
-    return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRounding;
+    return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRoundingFactor;
   return llvm::any_of(states, [&](const State &state) {
-    return loadOf(state, /*sent=*/0) < bound * kRounding ||
+    return loadOf(state, /*sent=*/0) < bound * kRoundingFactor ||
            (state.cpus < devices.cpus && contents.cpu < bound);
   });
 }
@@ -214,7 +161,7 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
   const double value = isSum ? state.bestValue + load * load : std::max(state.bestValue, load);
   const size_t to = stateOf(target, accelerators, cpus);
   if (value >= best || remaining[target] > capacity(accelerators, cpus) ||
-      value * (isSum ? kRounding : 1) >= bestValue[to])
+      value * (isSum ? kRoundingFactor : 1) >= bestValue[to])
     return;
   bestValue[to] = value;
   from[to] = uint64_t(start) * 2 + isCpu;
@@ -229,8 +176,8 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
 
 void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
   const bool isSum = aim == Aim::MostEven;
-  const double more = load * load, rounding = isSum ? kRounding : 1, left = remaining[target], most = best,
-               size = contents.size;
+  const double more = load * load, rounding = isSum ? kRoundingFactor : 1, left = remaining[target],
+               most = best, size = contents.size;
   const size_t first = stateOf(target, 0, 0);
   for (const State &state : states) {
     const uint32_t used = state.accelerators + 1;
@@ -387,7 +334,7 @@ std::optional<DeviceAssignment> DownsetSearch::run(double bound, uint64_t &workL
   auto found = solve(Aim::Fastest, bound);
   if (found && devices.isPipeline)
     // Above 0, since loads of 0 must be below it.
-    if (auto even = solve(Aim::MostEven, std::nextafter(found->maxLoad * kRounding, kNever)))
+    if (auto even = solve(Aim::MostEven, std::nextafter(found->maxLoad * kRoundingFactor, kNever)))
       found->deviceOf = std::move(even->deviceOf);
   workLeft = work;
   return found;

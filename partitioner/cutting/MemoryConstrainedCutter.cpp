@@ -16,7 +16,7 @@ std::vector<int64_t> MemoryConstrainedCutter::weightBudgets(const StageCut &cut,
   for (auto [stage, own] : llvm::enumerate(cut.weightBytes)) {
     const RankMemory &rank = held[stage % budgets.size()];
     const int64_t room = budgets[stage % budgets.size()].value_or(kLargestBudget);
-    const int64_t forWeights = std::max<int64_t>(room - rank.others, 0);
+    const int64_t forWeights = std::max<int64_t>(room - rank.activations, 0);
     // Stages of one rank shrink or grow in proportion.
     if (forWeights >= rank.weights)
       limits.push_back(own + (forWeights - rank.weights));
@@ -81,7 +81,7 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudge
 MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fitInAnyOrder(MemoryBudgetsRef budgets) const {
   Fitted fitted = fit(budgets);
   if (!fitted.cut)
-    fitted = exactWithin(budgets, std::move(fitted.weightLimits), kWorkWithin);
+    fitted = exactWithin(budgets, std::move(fitted.weightLimits), kWeightLimitedWork);
   return fitted.cut ? std::move(fitted) : exactWithin(budgets, budgetsOfStages(budgets), exactLimits.work);
 }
 

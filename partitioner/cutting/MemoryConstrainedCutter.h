@@ -12,7 +12,7 @@ inline constexpr SearchLimits kProgramOrder{/*downsets=*/0, /*work=*/0};
 
 /// Work budget of an exact cut under weight limits that differ from stage to stage. Such limits prune most of
 /// the search.
-inline constexpr uint64_t kWorkWithin = 10'000'000;
+inline constexpr uint64_t kWeightLimitedWork = 10'000'000;
 
 /// False if no cut can fit the budgets.
 bool mayFit(const CutMemory &memory, const ModelGraph &model, MemoryBudgetsRef budgets);
@@ -50,8 +50,9 @@ public:
   };
   /// The cut for which the devices with the smallest budget need least memory, while all other devices keep
   /// their budgets. Found by bisection to a relative precision of 1/256, which assumes that every larger
-  /// budget has a cut, too; then improved byte by byte, also with exact cuts, as long as a smaller one is
-  /// found. Nothing if no budget is enough. The present budget of these devices is ignored.
+  /// budget has a cut, too. Then, as long as a cut is found that needs at least one byte less, along program
+  /// order or exact, that cut is taken (16 times at most). Nothing if no budget is enough. The present budget
+  /// of these devices is ignored.
   std::optional<MinBudget> minBudget() const;
   /// Lower bound of minBudget's bytes that needs no cut.
   int64_t budgetLowerBound() const { return memory.lowerBound(model, othersBudgets()); }

@@ -143,7 +143,7 @@ static GroupGraph coarsen(const GroupGraph &graph, double most) {
 static SearchOutcome searchBelow(const std::optional<DeviceAssignment> &linear, const GroupGraph &graph,
                                  const DeviceRow &devices, double lowerBound, const SearchLimits &limits) {
   uint64_t work = limits.work;
-  double bound = linear ? linear->maxLoad / kRounding : kNever;
+  double bound = linear ? linear->maxLoad / kRoundingFactor : kNever;
   SearchOutcome best;
   auto refine = [&](const GroupGraph &next) {
     SearchOutcome outcome = searchAll(next, devices, bound, limits.downsets, work);
@@ -152,7 +152,7 @@ static SearchOutcome searchBelow(const std::optional<DeviceAssignment> &linear, 
       best.downsets = outcome.downsets;
     if (!outcome.found)
       return;
-    bound = std::nextafter(outcome.found->maxLoad * kRounding, kNever);
+    bound = std::nextafter(outcome.found->maxLoad * kRoundingFactor, kNever);
     best.found.emplace();
     for (uint32_t group : next.groupOf)
       best.found->deviceOf.push_back(outcome.found->deviceOf[group]);
@@ -402,7 +402,7 @@ static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const Devic
       bottleneck = node;
     }
   }
-  if (longest <= work / normalizedWork.rateFrom(devices, 0) * kRounding)
+  if (longest <= work / normalizedWork.rateFrom(devices, 0) * kRoundingFactor)
     return std::nullopt;
   return bottleneck;
 }
@@ -451,7 +451,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   if (fitsProgramOrder(graph, ends, request, /*limit=*/0))
     found = searchProgramOrder(groups, devices, lowerBound);
   SearchOutcome other;
-  const bool isBest = found && found->maxLoad <= lowerBound * kRounding;
+  const bool isBest = found && found->maxLoad <= lowerBound * kRoundingFactor;
   if (!isBest)
     other = searchBelow(found, groups, devices, lowerBound, request.limits);
   if (other.found)
@@ -461,7 +461,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   StageCut cut = describe(graph, request, std::move(found->deviceOf));
   cut.end = other.end;
   cut.downsets = other.downsets;
-  cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRounding;
+  cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRoundingFactor;
   // The mean is summed in another order than the stages, and may exceed them by rounding.
   cut.lowerBound = cut.isExact ? cut.slowest() : std::min(lowerBound, cut.slowest());
   cut.bottleneck = bottleneckOf(groups, devices);

@@ -35,14 +35,14 @@ struct StageCut : SearchProof {
   std::vector<int64_t> recvBytes;
   /// Lower bound of the slowest stage's seconds over all contiguous cuts. If the cut is exact, its own
   /// slowest stage; otherwise the maximum of the slowest node and of (total work / total rate of the devices)
-  /// (NormalizedWork in DownsetSearch.h).
+  /// (NormalizedWork in DeviceRow.h).
   double lowerBound = 0;
   /// A node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists; nothing
   /// if there is none.
   std::optional<uint32_t> bottleneck;
   /// Weight limits for which the search gives the same cut, bit by bit, if all stages of the request have one
-  /// limit in common. For other requests it only says whether cuts were refused because of their weights:
-  /// tooLarge is kNoLimit if none was.
+  /// limit in common. If stages have different limits, only one fact is valid: tooLarge == kNoLimit means
+  /// that no cut was refused for its weights.
   LimitRange weightLimitRange;
   /// Maximum of `seconds`.
   double slowest() const;

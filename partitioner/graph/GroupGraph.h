@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// Relative rounding error of sums that are added in another order: values within this factor are equal.
-inline constexpr double kRounding = 1 + 1e-9;
+/// Sums added in another order differ at most by this factor; values within it count as equal.
+inline constexpr double kRoundingFactor = 1 + 1e-9;
 
 /// Groups of nodes that must share a device, in topological order, and the nets that connect them. A device
 /// pays for a net once, however many of the net's groups it has.

@@ -11,10 +11,10 @@ namespace cleave {
 struct SearchLimits {
   /// Beyond this number, the search looks only at cuts of a contracted graph and along linear orders.
   uint64_t downsets = 200000;
-  /// Budget of work of all searches together. Work is the sum of: the states of the dynamic program (downsets
-  /// × numbers of devices used); for each pair of a smaller and a larger downset visited, one, the nets of
-  /// the group added last, and the states of the smaller downset. Beyond the budget, the best result so far
-  /// is returned.
+  /// Budget of work of all searches together. Work is counted as: the number of states of the dynamic program
+  /// (downsets × numbers of devices used), plus, for each pair (I', I) of downsets visited, 1 + the number of
+  /// nets of the group added last + the number of states of I', the smaller one. Beyond the budget, the best
+  /// result so far is returned.
   uint64_t work = 1000000000;
   bool operator==(const SearchLimits &) const = default;
 };

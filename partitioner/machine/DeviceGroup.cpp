@@ -27,7 +27,7 @@ static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uin
   }
   CollectiveCosts costs = hasUsual || unlike.empty() ? usual : CollectiveCosts(unlike.front());
   for (const Link &link : unlike)
-    costs.add(link);
+    costs.addLink(link);
   return costs;
 }
 

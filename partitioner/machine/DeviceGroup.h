@@ -60,6 +60,7 @@ struct PipelineDeviceGroups {
 
 /// A pipeline rank, or a rank of a plan, that needs more bytes than its device has.
 struct MemoryShortage {
+  /// Numbered as the `bytes` given to shortageOf.
   uint32_t rank;
   int64_t bytes, budget;
   std::string describe() const;

@@ -81,7 +81,7 @@ static bool isKey(StringRef text, size_t end) { return text.substr(end + 1).ltri
 
 /// Fails on text that would overflow the stack of LLVM's recursive parser or take much memory, and on
 /// repeated keys, of which the parser takes the last.
-static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
+static Error checkShape(StringRef text, StringRef source, const JsonFileKind &kind) {
   uint64_t objects = 0;
   // By open level: its keys.
   std::vector<llvm::StringSet<>> keys;
@@ -91,20 +91,20 @@ static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind
       const size_t begin = at + 1;
       at = endOfString(text, begin);
       if (!keys.empty() && isKey(text, at) && !keys.back().insert(unescaped(text.slice(begin, at))).second)
-        return makeError("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", path, begin - 1,
+        return makeError("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", source, begin - 1,
                          llvm::all_of(text.slice(begin, at), llvm::isPrint)
                              ? text.slice(begin, at).take_front(80)
                              : StringRef());
     } else if (c == '[' || c == '{') {
       if (keys.size() == kDeepest)
-        return makeError("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has fewer", path,
+        return makeError("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has fewer", source,
                          at, kDeepest, kind.name);
       keys.emplace_back();
     } else if ((c == ']' || c == '}') && !keys.empty()) {
       keys.pop_back();
     }
     if (c == '{' && ++objects > kind.mostObjects)
-      return makeError("{0}: byte {1}: more than {2} objects, a {3} has fewer", path, at, kind.mostObjects,
+      return makeError("{0}: byte {1}: more than {2} objects, a {3} has fewer", source, at, kind.mostObjects,
                        kind.name);
   }
   return Error::success();
@@ -153,12 +153,12 @@ static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, co
   return std::move(*buffer);
 }
 
-Expected<json::Value> readJsonText(StringRef text, StringRef path, const JsonFileKind &kind) {
-  if (Error error = checkShape(text, path, kind))
+Expected<json::Value> readJsonText(StringRef text, StringRef source, const JsonFileKind &kind) {
+  if (Error error = checkShape(text, source, kind))
     return error;
   Expected<json::Value> value = json::parse(text);
   if (!value)
-    return makeError("{0}: {1}; expected a JSON object", path, llvm::toString(value.takeError()));
+    return makeError("{0}: {1}; expected a JSON object", source, llvm::toString(value.takeError()));
   return value;
 }
 

@@ -21,7 +21,7 @@ namespace cleave {
 struct KernelRates {
   /// By kind and dtype (`bfloat16`): floating-point operations per second of contractions, by the count,
   /// rows, columns and depth of a GemmShape. A table of one number is a peak.
-  std::map<std::pair<GemmKind, std::string>, RateTable> products;
+  std::map<std::pair<GemmKind, std::string>, RateTable> gemms;
   /// By operator name without overload (`aten.gelu`): bytes read and written per second, by that number of
   /// bytes.
   std::map<std::string, RateTable> operators;

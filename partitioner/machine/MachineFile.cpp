@@ -218,7 +218,8 @@ static Error readCollectives(const json::Value &value, StringRef where, size_t d
                              CollectiveCosts &costs) {
   return readByName(value, where, "a table for each kind", kCollectiveKinds,
                     [&](size_t kind, const std::string &here, const json::Value &found) {
-                      return readCollective(found, here, devices, costs.of(CollectiveKind(kind)).emplace());
+                      return readCollective(found, here, devices,
+                                            costs.measurementOf(CollectiveKind(kind)).emplace());
                     });
 }
 
@@ -367,11 +368,11 @@ Expected<Machine> readMachineFile(StringRef path) {
   return machineOf(*value, path);
 }
 
-Expected<Machine> readMachineText(StringRef text, StringRef path) {
-  Expected<json::Value> value = readJsonText(text, path, kMachineFile);
+Expected<Machine> readMachineText(StringRef text, StringRef source) {
+  Expected<json::Value> value = readJsonText(text, source, kMachineFile);
   if (!value)
     return value.takeError();
-  return machineOf(*value, path);
+  return machineOf(*value, source);
 }
 
 //===- Writing ------------------------------------------------------------===//
@@ -446,7 +447,7 @@ static json::Array linkOverridesOf(const Machine &machine) {
 static void writeCollectives(json::Object &object, const CollectiveCosts &costs) {
   json::Object collectives;
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
-    if (auto &measured = costs.of(CollectiveKind(index))) {
+    if (auto &measured = costs.measurementOf(CollectiveKind(index))) {
       json::Object entry{{"latency_seconds", measured->latencySeconds}, {"ranks", measured->ranks}};
       writeTable(entry, measured->bytesPerSecond, kByBytes);
       collectives[kind] = std::move(entry);

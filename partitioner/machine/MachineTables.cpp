@@ -56,12 +56,12 @@ Error readByName(
 
 //===- Reading ------------------------------------------------------------===//
 
-static const StringRef kProductAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
-static const TableKeys kByShape = {kProductAxes, "flops_per_second"};
+static const StringRef kGemmAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
+static const TableKeys kByShape = {kGemmAxes, "flops_per_second"};
 const TableKeys kByBytes = {kByteAxis, "bytes_per_second"};
 static const StringRef kRateKeyNames[] = {"products", "operators", "memory"};
 const llvm::ArrayRef<StringRef> kRateKeys = kRateKeyNames;
-static constexpr llvm::StringLiteral kProductDtypes[] = {"float32", "bfloat16", "float16"};
+static constexpr llvm::StringLiteral kGemmDtypes[] = {"float32", "bfloat16", "float16"};
 static constexpr double kMaxSize = 1e15;
 static constexpr size_t kMaxRates = 4096, kLongestOperator = 128;
 
@@ -123,11 +123,11 @@ static Expected<RateTable> readWholeTable(const json::Value &value, StringRef wh
   return readTable(**object, where, keys);
 }
 
-static Error readProducts(const json::Value &value, StringRef where, KernelRates &rates) {
+static Error readGemms(const json::Value &value, StringRef where, KernelRates &rates) {
   auto readKind = [&](size_t kind, const std::string &ofKind, const json::Value &tables) {
-    return readByName(tables, ofKind, "tables by dtype", kProductDtypes,
+    return readByName(tables, ofKind, "tables by dtype", kGemmDtypes,
                       [&](size_t dtype, const std::string &here, const json::Value &table) {
-                        RateTable &rate = rates.products[{GemmKind(kind), kProductDtypes[dtype].str()}];
+                        RateTable &rate = rates.gemms[{GemmKind(kind), kGemmDtypes[dtype].str()}];
                         return readWholeTable(table, here, kByShape).moveInto(rate);
                       });
   };
@@ -180,8 +180,8 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
 Expected<std::shared_ptr<const KernelRates>> readRates(const json::Object &object, StringRef where) {
   auto rates = std::make_shared<KernelRates>();
   auto at = [&](StringRef key) { return (where + key).str(); };
-  if (const json::Value *products = object.get("products"))
-    if (Error error = readProducts(*products, at("products"), *rates))
+  if (const json::Value *gemms = object.get("products"))
+    if (Error error = readGemms(*gemms, at("products"), *rates))
       return error;
   if (const json::Value *operators = object.get("operators"))
     if (Error error = readOperators(*operators, at("operators"), *rates))
@@ -209,16 +209,16 @@ static json::Object tableOf(const RateTable &table, const TableKeys &keys) {
 }
 
 void writeRates(json::Object &object, const KernelRates &rates) {
-  json::Object products, operators;
-  for (auto &[key, table] : rates.products) {
+  json::Object gemms, operators;
+  for (auto &[key, table] : rates.gemms) {
     StringRef kind = kGemmKinds[size_t(key.first)];
-    if (!products.get(kind))
-      products[kind] = json::Object();
-    (*products.getObject(kind))[key.second] = tableOf(table, kByShape);
+    if (!gemms.get(kind))
+      gemms[kind] = json::Object();
+    (*gemms.getObject(kind))[key.second] = tableOf(table, kByShape);
   }
   for (auto &[name, table] : rates.operators)
     operators[name] = tableOf(table, kByBytes);
-  object["products"] = std::move(products);
+  object["products"] = std::move(gemms);
   object["operators"] = std::move(operators);
   if (!rates.otherOperators.isEmpty())
     object["memory"] = tableOf(rates.otherOperators, kByBytes);

@@ -31,8 +31,8 @@ Machine Machine::cpu(uint32_t count) {
   machine.link = kCpuLink;
   machine.collectives = kCpuLink;
   for (size_t kind = 0; kind < std::size(kCollectiveKinds); ++kind)
-    machine.collectives.of(CollectiveKind(kind)) = {kCpuLink.latencySeconds, /*ranks=*/0,
-                                                    RateTable(kCpuLink.bytesPerSecond)};
+    machine.collectives.measurementOf(CollectiveKind(kind)) = {kCpuLink.latencySeconds, /*ranks=*/0,
+                                                               RateTable(kCpuLink.bytesPerSecond)};
   for (uint32_t index = 0; index < count; ++index)
     machine.devices.push_back({llvm::formatv("cpu:{0}", index).str(), kCpuFlopsPerSecond,
                                kCpuMemoryBytesPerSecond, kCpuOperatorSeconds, std::nullopt});
@@ -82,9 +82,9 @@ static Machine machineOf(const GpuNode &node, uint32_t count) {
   auto rates = std::make_shared<KernelRates>();
   for (GemmKind kind : {GemmKind::Matrix, GemmKind::Pointwise, GemmKind::Convolution, GemmKind::Strided,
                         GemmKind::Attention}) {
-    rates->products[{kind, "float16"}] = RateTable(node.halfFlopsPerSecond);
+    rates->gemms[{kind, "float16"}] = RateTable(node.halfFlopsPerSecond);
     if (node.hasBfloat16)
-      rates->products[{kind, "bfloat16"}] = RateTable(node.halfFlopsPerSecond);
+      rates->gemms[{kind, "bfloat16"}] = RateTable(node.halfFlopsPerSecond);
   }
   Machine machine;
   for (uint32_t index = 0; index < count; ++index)

@@ -6,11 +6,11 @@
 
 namespace cleave {
 
-/// Peak memory of a device, in bytes: `weights` of all its stages, and `others`, the maximum alive at one
-/// time beside them.
+/// Peak memory of a device, in bytes: `weights` of all its stages, and `activations`, the maximum of the
+/// bytes alive at one time beside the weights.
 struct RankMemory {
-  int64_t weights = 0, others = 0;
-  int64_t bytes() const { return weights + others; }
+  int64_t weights = 0, activations = 0;
+  int64_t bytes() const { return weights + activations; }
 };
 
 /// By pipeline rank, or by rank of a plan: bytes of memory of its device; nothing for a device that is not
@@ -32,14 +32,15 @@ public:
                                      uint32_t ranks) const = 0;
   /// Candidates for the tensor-parallel rank that holds most; one of them always does.
   virtual std::vector<uint32_t> fullestRankCandidates() const { return {0}; }
-  /// A value b such that no cut fits unless every budget below b is raised to b. The bound is of no use if b
-  /// is not above the smallest budget.
+  /// A number of bytes b such that no cut fits if budgets are raised to at least c bytes each, for any c
+  /// below b. (If b is at most the smallest budget, that says nothing about the budgets themselves.)
   virtual int64_t lowerBound(const ModelGraph &model, MemoryBudgetsRef budgets) const = 0;
 };
 
-/// By pipeline rank: upper bound of its memory. Among the tensor-parallel ranks of
-/// CutMemory::fullestRankCandidates, the largest device counts, since a cut that does not fit there fits
-/// nowhere. Among data-parallel ranks, which hold the same, the smallest device counts.
+/// By pipeline rank: a budget such that a cut which exceeds it cannot fit, whichever of its tensor-parallel
+/// ranks holds most. It is the memory of the largest device among the tensor-parallel ranks of
+/// CutMemory::fullestRankCandidates, and of the smallest device among data-parallel ranks, which hold the
+/// same.
 MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks,
                              uint32_t tensorParallelSize, uint32_t dataParallelSize = 1);
 

@@ -209,7 +209,7 @@ static RankMemory heldBy(ArrayRef<StageBody> stages, ArrayRef<int64_t> given, ui
   for (size_t stage = rank; stage < stages.size(); stage += ranks) {
     const StageMemory memory = memoryOf(stages[stage], microbatch.inferred, microbatch.shapes, threads);
     held.weights += memory.weightBytes;
-    held.others = std::max(held.others, memory.activationBytes + given[stage]);
+    held.activations = std::max(held.activations, memory.activationBytes + given[stage]);
   }
   return held;
 }

@@ -31,8 +31,9 @@ public:
   std::vector<uint32_t> fullestRankCandidates() const override;
 
   /// Computed for the first tensor-parallel rank of each pipeline rank. Operands and results of an operation
-  /// are alive at once wherever it runs, beside the weights that it reads. Weights that have at least b bytes
-  /// of other values beside them wherever they are read must lie on ranks with more than b bytes.
+  /// are alive at once wherever it runs, beside the weights that it reads. If every operation that reads a
+  /// weight has at least b bytes of other values alive, the weight's rank needs b bytes besides it. Such
+  /// weights must therefore share the ranks that have more than b bytes of memory.
   int64_t lowerBound(const ModelGraph &model, MemoryBudgetsRef budgets) const override;
 
 private:

@@ -58,7 +58,7 @@ Contraction::Contraction(const PlacementProblem &problem) {
     if (!node.isBackward)
       hasForward[node.colour] = true;
   }
-  isRoomShort = total > problem.sizeLimit * kRounding;
+  isRoomShort = total > problem.sizeLimit * kRoundingFactor;
   for (const PlacementProblem::Edge &edge : problem.edges) {
     const auto &source = problem.nodes[edge.source], &target = problem.nodes[edge.target];
     nodes.nets[edge.source].groups.push_back(edge.target);

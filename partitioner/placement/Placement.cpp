@@ -75,18 +75,18 @@ static Error nothingFits(const PlacementProblem &problem, const GroupGraph &grap
     if (!own.isSupported)
       return makeError("{0}: not supported on accelerators, and there are no CPUs; set maxCPUs to 1 or more",
                        name);
-    if (own.size > problem.sizeLimit * kRounding)
+    if (own.size > problem.sizeLimit * kRoundingFactor)
       return makeError(
           "{0}: found a size of {1}, an accelerator holds {2}; set maxSizePerFPGA to {1} or more, or "
           "maxCPUs to 1 or more",
           name, llvm::format("%.12g", own.size), llvm::format("%.12g", problem.sizeLimit));
   }
-  if (problem.cpus == 0 && total > problem.sizeLimit * kRounding * problem.accelerators)
+  if (problem.cpus == 0 && total > problem.sizeLimit * kRoundingFactor * problem.accelerators)
     return makeError(
         "{0} accelerators hold {1}, the nodes' sizes add up to {2}; use --devices {3} or more",
         problem.accelerators, llvm::format("%.12g", problem.sizeLimit * problem.accelerators),
         llvm::format("%.12g", total),
-        static_cast<uint64_t>(std::ceil(std::min(total / (problem.sizeLimit * kRounding), 1e15))));
+        static_cast<uint64_t>(std::ceil(std::min(total / (problem.sizeLimit * kRoundingFactor), 1e15))));
   if (end == SearchEnd::Interrupted)
     return makeError("interrupted before a placement was found; let it search longer");
   llvm::StringRef tried = "no contiguous placement", why;
@@ -155,7 +155,7 @@ Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &l
   // With more devices than groups, some would stay empty.
   const uint32_t groups = graph.groups.size();
   const DeviceRow devices{std::vector<DeviceRow::Accelerator>(std::min(problem.accelerators, groups),
-                                                              {problem.sizeLimit * kRounding}),
+                                                              {problem.sizeLimit * kRoundingFactor}),
                           std::min(problem.cpus, groups)};
   if (Error error = check(problem, graph, devices))
     return error;
@@ -179,7 +179,7 @@ Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &l
   placement.end =
       best.end != SearchEnd::Complete && CancellationScope::isRequested() ? SearchEnd::Interrupted : best.end;
   placement.downsets = best.downsets;
-  placement.isExact = best.end == SearchEnd::Complete || placement.maxLoad <= lowerBound * kRounding;
+  placement.isExact = best.end == SearchEnd::Complete || placement.maxLoad <= lowerBound * kRoundingFactor;
   placement.lowerBound = placement.isExact ? placement.maxLoad : std::min(lowerBound, placement.maxLoad);
   return placement;
 }

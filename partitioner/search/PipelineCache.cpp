@@ -1,7 +1,7 @@
 //===- PipelineCache.cpp - State of pipeline searches ---------------------===//
-#include "partitioner/search/PipelineCache.h"
 #include "mlir/IR/Diagnostics.h"
 #include "partitioner/memory/CutMemoryPredictor.h"
+#include "partitioner/search/PipelineCacheContents.h"
 
 using namespace mlir;
 

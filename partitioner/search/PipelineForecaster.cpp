@@ -20,10 +20,10 @@ PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSear
 /// Example shapes of a micro-batch.
 const ExampleShapes &PipelineForecaster::shapesOf(const Configuration &configuration) {
   const uint32_t count = configuration.microbatches * configuration.dataParallelSize;
-  auto [known, isNew] = contents.parts.try_emplace(count, contents.whole);
+  auto [known, isNew] = contents.microbatchShapes.try_emplace(count, contents.wholeBatch);
   if (isNew && count > 1)
-    known->second = contents.whole.resized(
-        request.batch, llvm::divideCeil(contents.whole.sizes().lookup(request.batch), count));
+    known->second = contents.wholeBatch.resized(
+        request.batch, llvm::divideCeil(contents.wholeBatch.sizes().lookup(request.batch), count));
   return known->second;
 }
 
@@ -39,7 +39,7 @@ llvm::Error PipelineForecaster::findObstacle(const Configuration &configuration)
                      remedy);
   if (obstacle)
     return makeError("{0}, so the batch is not split; use {1}", obstacle->describe(), remedy);
-  if (const int64_t samples = contents.whole.sizes().lookup(request.batch);
+  if (const int64_t samples = contents.wholeBatch.sizes().lookup(request.batch);
       samples < configuration.dataParallelSize)
     return makeError("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
   return llvm::Error::success();
@@ -153,9 +153,9 @@ static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCo
     for (size_t stage = rank; stage < result.training.size(); stage += own.size())
       again = std::max(again, result.training[stage].recomputedBytes + result.training[stage].bufferBytes);
     result.stateBytes[rank] = own[rank].stateBytes;
-    result.peakBytes[rank] = own[rank].stateBytes + again + result.forecast.ranks[rank].peakBytes;
-    result.seconds = std::max(result.seconds,
-                              groups[rank].gradientsReducedAt(result.forecast.ranks[rank], result.training));
+    result.peakBytes[rank] = own[rank].stateBytes + again + result.simulation.ranks[rank].peakBytes;
+    result.seconds = std::max(
+        result.seconds, groups[rank].gradientsReducedAt(result.simulation.ranks[rank], result.training));
     slowest = std::max(slowest, own[rank].update + groups[rank].allGatherSeconds(own[rank].weightBytes));
   }
   result.seconds += slowest;
@@ -173,9 +173,9 @@ std::vector<DataParallelGroup> PipelineForecaster::groupsOf(const Configuration 
 }
 
 /// Shared by schedules and ZeRO stages.
-const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const ModelGraph &model,
-                                                                        llvm::ArrayRef<uint32_t> stageOf,
-                                                                        const Configuration &configuration) {
+const PipelineForecaster::CutTrainingCosts &
+PipelineForecaster::trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
+                               const Configuration &configuration) {
   auto [known, isNew] = trainingCosts.try_emplace(
       {configuration.microbatches * configuration.dataParallelSize, configuration.training.recompute});
   if (!isNew)
@@ -193,8 +193,8 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
   for (auto [stage, ops] : llvm::enumerate(opsOf))
     known->second.stages.push_back(costOf(stage, ops));
   for (auto [rank, ops] : llvm::enumerate(opsOfRank))
-    known->second.ranks.push_back(configuration.stagesPerRank > 1 ? costOf(rank, ops)
-                                                                  : known->second.stages[rank]);
+    known->second.pipelineRanks.push_back(configuration.stagesPerRank > 1 ? costOf(rank, ops)
+                                                                          : known->second.stages[rank]);
   return known->second;
 }
 
@@ -213,10 +213,10 @@ llvm::Expected<PipelineForecast> PipelineForecaster::simulateCut(const ModelGrap
   std::vector<TrainingStageCost> own;
   const std::vector<DataParallelGroup> groups = groupsOf(configuration);
   if (configuration.schedule) {
-    const TrainingOfCut &whole = trainingOf(model, stageOf, configuration);
-    for (auto [group, rank] : llvm::zip(groups, whole.ranks))
+    const CutTrainingCosts &costsOfCut = trainingOf(model, stageOf, configuration);
+    for (auto [group, rank] : llvm::zip(groups, costsOfCut.pipelineRanks))
       own.push_back(group.shardedCost(rank));
-    for (auto [index, ofStage] : llvm::enumerate(whole.stages)) {
+    for (auto [index, ofStage] : llvm::enumerate(costsOfCut.stages)) {
       const TrainingStageCost &stage =
           result.training.emplace_back(groups[index % ranks].shardedCost(ofStage));
       costs.stages[index] = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
@@ -236,12 +236,12 @@ llvm::Expected<PipelineForecast> PipelineForecaster::simulateCut(const ModelGrap
     result.schedule = gpipe(pipeline);
   else if (auto error = makeTrainingSchedule(*configuration.schedule, pipeline).moveInto(result.schedule))
     return error;
-  if (auto error = simulate(result.schedule, costs).moveInto(result.forecast))
+  if (auto error = simulate(result.schedule, costs).moveInto(result.simulation))
     return error;
-  result.seconds = result.forecast.seconds;
+  result.seconds = result.simulation.seconds;
   result.stateBytes = weightsOf(graph, stageOf, ranks);
   for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
-    result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
+    result.peakBytes.push_back(weights + result.simulation.ranks[rank].peakBytes);
   if (configuration.schedule)
     addTraining(result, own, groups);
   return result;

@@ -59,7 +59,7 @@ private:
 
 /// Numbers of micro-batches of each pipeline, at most its samples.
 std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataParallelSize) const {
-  const int64_t all = contents.whole.sizes().lookup(request.batch),
+  const int64_t all = contents.wholeBatch.sizes().lookup(request.batch),
                 samples = std::max<int64_t>(all / dataParallelSize, 1);
   if (request.microbatches)
     return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
@@ -121,21 +121,21 @@ const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGrap
 CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &graph,
                                      llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration) {
   CutOutcome result;
-  auto forecast = simulateCut(model, graph, stageOf, configuration);
-  if (!forecast) {
-    result.failure = toString(forecast.takeError());
+  auto simulated = simulateCut(model, graph, stageOf, configuration);
+  if (!simulated) {
+    result.failure = toString(simulated.takeError());
     return result;
   }
-  result.seconds = forecast->seconds;
-  result.peakBytes = forecast->peakBytes;
+  result.seconds = simulated->seconds;
+  result.peakBytes = simulated->peakBytes;
   // With one stage per rank, its output is sent before it computes again.
   const uint32_t ranks = configuration.pipelineParallelSize;
   result.waitingBytes.resize(ranks);
   for (uint32_t rank = 0; rank < ranks && configuration.stagesPerRank > 1; ++rank) {
     int64_t alive = 0;
-    for (size_t stage = rank; stage < forecast->costs.stages.size(); stage += ranks)
-      alive = std::max(alive, forecast->costs.stages[stage].activationBytes);
-    result.waitingBytes[rank] = std::max<int64_t>(forecast->forecast.ranks[rank].peakBytes - alive, 0);
+    for (size_t stage = rank; stage < simulated->costs.stages.size(); stage += ranks)
+      alive = std::max(alive, simulated->costs.stages[stage].activationBytes);
+    result.waitingBytes[rank] = std::max<int64_t>(simulated->simulation.ranks[rank].peakBytes - alive, 0);
   }
   return result;
 }
@@ -287,7 +287,7 @@ void PipelineSearch::tryStages(const Configuration &configuration) {
       goesOn = request.onEstimate(estimates.back(), double(estimates.size()) / all);
     // If no cut fits, other numbers of micro-batches, which change only activations, are not tried either.
     const Estimate &last = estimates.back();
-    if (found && !found->cut && !last.refitLowerBound && !request.listsAll &&
+    if (found && !found->cut && !last.refitLowerBound && !request.triesAllMicrobatches &&
         !(last.lacksMemory && holdsWeights(model, configuration)))
       return;
   }

@@ -38,7 +38,7 @@ struct Configuration {
 struct PipelineForecast {
   plan::Schedule schedule;
   PipelineCosts costs;
-  Forecast forecast;
+  SimulationResult simulation;
   /// By stage; empty for inference.
   std::vector<TrainingStageCost> training;
   /// By pipeline rank: bytes of weights, for training with gradients and optimizer state; and peak bytes in
@@ -65,7 +65,8 @@ struct Estimate {
   /// True if the fastest cut exceeds memory. Then `obstacle` says so, or the estimate is that of a slower
   /// cut.
   bool lacksMemory = false;
-  /// With an obstacle: lower bound of the seconds of another cut that may fit; nothing if none can.
+  /// If memory is the obstacle and a cut that was not found may still fit: lower bound of its seconds.
+  /// Nothing if no cut can fit.
   std::optional<double> refitLowerBound = std::nullopt;
   /// The cut along program order that was estimated; owned by the request's `cache`; null without one.
   const StageCut *cut = nullptr;
@@ -125,8 +126,9 @@ struct PipelineSearchRequest {
   /// Called with each estimate and the share of the search that is done; false cancels the search. May be
   /// empty.
   std::function<bool(const Estimate &estimate, double share)> onEstimate;
-  /// List all numbers of micro-batches, even if no cut is possible.
-  bool listsAll = false;
+  /// Estimate every number of micro-batches. If false, a pipeline's further numbers may be left out once no
+  /// cut was found that fits.
+  bool triesAllMicrobatches = false;
   /// Cache of the function's results, to share them with other searches; may be null.
   PipelineCache *cache = nullptr;
 };

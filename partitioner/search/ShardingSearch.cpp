@@ -16,9 +16,9 @@ namespace {
 class Search {
 public:
   Search(func::FuncOp function, const ShardingRequest &request)
-      : function(function), propagation(function), shapes(function), request(request), ranks(request.ranks),
-        shardings(propagation, ranks), communication(propagation, ranks, request.group.collectives),
-        bound(propagation, communication) {
+      : function(function), analyzed(function), shapes(function), request(request), ranks(request.ranks),
+        shardings(analyzed, ranks), communication(analyzed, ranks, request.group.collectives),
+        bound(analyzed, communication) {
     findWeights();
     applyConstraints();
     findClasses();
@@ -63,12 +63,12 @@ private:
   std::optional<size_t> openWeight(TensorRef tensor) const;
 
   func::FuncOp function;
-  ShardingPropagation propagation;
+  AnalyzedFunction analyzed;
   ExampleShapes shapes;
   const ShardingRequest &request;
   const unsigned ranks;
   Shardings shardings;
-  Communication communication;
+  CommunicationCosts communication;
   CommunicationBound bound;
   /// All sharding groups, before any is taken.
   std::vector<Candidate> classes;
@@ -109,7 +109,7 @@ static bool usesWeights(const AnalyzedCall &call) {
 /// Records the use at each weight that `value` is made of.
 void Search::collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
-  if (!propagation.isMadeOfWeights(value) || !seen.insert(op).second)
+  if (!analyzed.isMadeOfWeights(value) || !seen.insert(op).second)
     return;
   if (isa<ParamOp>(op))
     usesOf[op].push_back(use);
@@ -118,7 +118,7 @@ void Search::collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operatio
 }
 
 void Search::findWeights() {
-  for (const AnalyzedCall &call : propagation.getCalls())
+  for (const AnalyzedCall &call : analyzed.getCalls())
     if (usesWeights(call))
       for (auto [index, operand] : llvm::enumerate(call.operands))
         if (llvm::SmallPtrSet<Operation *, 8> seen; operand.value)
@@ -143,9 +143,9 @@ std::optional<size_t> Search::openWeight(TensorRef tensor) const {
 
 int64_t Search::gainOf(const ShardingGroup &found) const {
   int64_t bytes = 0;
-  for (auto &[tensor, assignment] : found.tensors)
+  for (auto &[tensor, labelled] : found.tensors)
     if (openWeight(tensor))
-      bytes += propagation.bytesOf(tensor);
+      bytes += analyzed.bytesOf(tensor);
   return bytes;
 }
 
@@ -156,7 +156,7 @@ double Search::priceOf(const Candidate &candidate) const {
 
 /// True if the group shards no weight in another way than the user asked for.
 bool Search::isAllowed(const ShardingGroup &found) const {
-  for (auto &[tensor, assignment] : found.tensors)
+  for (auto &[tensor, labelled] : found.tensors)
     if (auto said = fixed.find(tensor); said != fixed.end())
       if (said->second == ShardingStyle::Replicate ||
           styleOf(tensor.value.getDefiningOp<ParamOp>(), found) != said->second)
@@ -169,8 +169,8 @@ bool Search::isAllowed(const ShardingGroup &found) const {
 
 static size_t countLabels(const ShardingGroup &found) {
   size_t count = 0;
-  for (auto &[tensor, assignment] : found.tensors)
-    count += assignment.labels.size();
+  for (auto &[tensor, labelled] : found.tensors)
+    count += labelled.labels.size();
   return count;
 }
 
@@ -209,9 +209,9 @@ const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
     return nullptr;
   left[keyOf(seed.weight, seed.dim, seed.weightOnly)] = candidate;
   if (!seed.weightOnly)
-    for (auto &[tensor, assignment] : candidate->found.tensors)
+    for (auto &[tensor, labelled] : candidate->found.tensors)
       if (weights.contains(tensor))
-        left.try_emplace(keyOf(tensor.value, assignment.dim), candidate);
+        left.try_emplace(keyOf(tensor.value, labelled.dim), candidate);
   return candidate.get();
 }
 
@@ -235,7 +235,7 @@ static ShardingGroupSummary describe(const ShardingGroup &found) {
   group.parts = found.count;
   group.sums = found.partialSums.size();
   group.gathers = found.gathers.size() + found.reshards.size() + found.outputs.size();
-  for (auto &[tensor, assignment] : found.tensors)
+  for (auto &[tensor, labelled] : found.tensors)
     if (auto param = tensor.value.getDefiningOp<ParamOp>()) {
       StringRef name = param.getName(), path = group.path;
       if (group.weights.empty())
@@ -256,7 +256,7 @@ void Search::take(const Candidate &candidate) {
   decision.shardedBytes += gain;
   decision.seconds += candidate.seconds;
   shardings.add(candidate.found);
-  for (auto &[tensor, assignment] : candidate.found.tensors)
+  for (auto &[tensor, labelled] : candidate.found.tensors)
     if (auto index = openWeight(tensor)) {
       WeightDecision &weight = decision.weights[*index];
       weight.seed = decision.seeds.size();
@@ -304,14 +304,14 @@ void Search::applyConstraints() {
 void Search::findClasses() {
   llvm::DenseSet<std::pair<Value, unsigned>> known;
   for (auto &[tensor, index] : weights)
-    for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim) {
-      if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
+    for (unsigned dim = 0; dim < analyzed.typeOf(tensor).getRank(); ++dim) {
+      if (known.contains({tensor.value, dim}) || analyzed.sizeOf(tensor, dim) < ranks)
         continue;
       ShardingSeed seed{decision.weights[index].weight, dim};
       ShardingGroup found = shardings.shardingGroupOf(seed);
       SmallVector<TensorRef> split;
-      for (auto &[tensor, assignment] : found.tensors) {
-        known.insert({tensor.value, assignment.dim});
+      for (auto &[tensor, labelled] : found.tensors) {
+        known.insert({tensor.value, labelled.dim});
         if (weights.contains(tensor))
           split.push_back(tensor);
       }
@@ -350,7 +350,7 @@ bool Search::isWorthIt(const Candidate &candidate) const {
   constexpr double kNextToNothing = 0.005;
   int64_t all = 0;
   for (auto &[tensor, index] : weights)
-    all += propagation.bytesOf(tensor);
+    all += analyzed.bytesOf(tensor);
   const int64_t gain = gainOf(candidate.found);
   const double rate = request.group.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
   return gain >= kNextToNothing * all || gain >= candidate.seconds * rate || isAskedFor(candidate.found);
@@ -363,8 +363,8 @@ bool Search::isAskedFor(const ShardingGroup &found) const {
 double Search::costOf(const Candidate &candidate) const {
   llvm::DenseSet<OpOperand *> gathers(candidate.found.gathers.begin(), candidate.found.gathers.end());
   llvm::SetVector<Operation *> calls;
-  for (auto &[tensor, assignment] : candidate.found.tensors)
-    for (const AnalyzedCall *call : propagation.callsTaking(tensor))
+  for (auto &[tensor, labelled] : candidate.found.tensors)
+    for (const AnalyzedCall *call : analyzed.callsTaking(tensor))
       if (llvm::none_of(call->uses, [&](OpOperand *use) { return gathers.contains(use); }))
         calls.insert(call->op);
   double saved = 0;
@@ -377,7 +377,7 @@ bool Search::isTooDear(const Candidate &candidate) {
   if (std::isinf(dearest) || isAskedFor(candidate.found) ||
       costOf(candidate) / std::max<int64_t>(gainOf(candidate.found), 1) <= dearest)
     return false;
-  for (auto &[tensor, assignment] : candidate.found.tensors)
+  for (auto &[tensor, labelled] : candidate.found.tensors)
     if (auto index = openWeight(tensor))
       decision.weights[*index].isNotWorthSharding = true;
   return true;
@@ -410,10 +410,10 @@ int64_t Search::rankBytes() const {
   for (auto param : func::FuncOp(function).getOps<ParamOp>()) {
     TensorRef tensor{param};
     ShardingAttr sharding = shardings.lookup(tensor);
-    const int64_t size = sharding ? propagation.sizeOf(tensor, sharding.getDim()) : 1;
+    const int64_t size = sharding ? analyzed.sizeOf(tensor, sharding.getDim()) : 1;
     SmallVector<int64_t> extents = sharding ? sharding.getExtents() : SmallVector<int64_t>(ranks, 1);
     for (auto [rank, extent] : llvm::enumerate(extents))
-      held[rank] += propagation.bytesOf(tensor) / size * extent;
+      held[rank] += analyzed.bytesOf(tensor) / size * extent;
   }
   return *llvm::max_element(held);
 }
@@ -425,8 +425,8 @@ void Search::takeRest() {
       continue;
     const Candidate *best = nullptr;
     for (bool weightOnly : {false, true})
-      for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim)
-        if (propagation.sizeOf(tensor, dim) >= ranks)
+      for (unsigned dim = 0; dim < analyzed.typeOf(tensor).getRank(); ++dim)
+        if (analyzed.sizeOf(tensor, dim) >= ranks)
           if (const Candidate *candidate = candidateOf({decision.weights[index].weight, dim, weightOnly}))
             if (!best || priceOf(*candidate) < priceOf(*best))
               best = candidate;

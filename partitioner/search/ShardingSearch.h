@@ -24,9 +24,9 @@ struct ShardingSeed {
 class Shardings {
 public:
   /// \param function  must outlive the object.
-  Shardings(const ShardingPropagation &function, unsigned ranks) : function(function), ranks(ranks) {}
+  Shardings(const AnalyzedFunction &function, unsigned ranks) : function(function), ranks(ranks) {}
 
-  /// By tensor: whether it was decided already.
+  /// By tensor that the propagation met: whether an earlier seed had sharded it or left it replicated.
   using Dependencies = llvm::DenseMap<TensorRef, bool>;
 
   /// The sharding group that the seed would add.
@@ -36,12 +36,13 @@ public:
   bool isUnchanged(const Dependencies &dependencies) const;
   void add(const ShardingGroup &found);
   void clear() { tensors.clear(); }
-  /// Null for a whole tensor, also for one that all ranks share.
+  /// Null for a tensor that is not sharded: undecided, or decided to stay replicated
+  /// (ShardingGroup::replicated).
   ShardingAttr lookup(TensorRef tensor) const { return tensors.lookup(tensor); }
   const llvm::MapVector<TensorRef, ShardingAttr> &all() const { return tensors; }
 
 private:
-  const ShardingPropagation &function;
+  const AnalyzedFunction &function;
   unsigned ranks;
   llvm::MapVector<TensorRef, ShardingAttr> tensors;
 };
@@ -102,8 +103,9 @@ struct ShardingDecision {
   LimitRange memoryLimitRange;
   /// Seconds of the collectives of all sharding groups, before all-reduces are merged.
   double seconds = 0;
-  /// Lower bound of `seconds` over all plans that shard these weights. It assumes that a group that ends
-  /// early factors dimensions into heads and head size as the whole group does.
+  /// Lower bound of `seconds` over all plans that shard these weights. It assumes that where a view splits a
+  /// dimension into several factors (heads, head size), a group that ends early is sharded along the same
+  /// factor as the group that does not end early.
   double secondsLowerBound = 0;
 };
 

@@ -21,14 +21,14 @@ bool Shardings::isUnchanged(const Dependencies &dependencies) const {
 
 void Shardings::add(const ShardingGroup &found) {
   // Tensors of a group mostly have equal labels, for thousands of indices; the last sharding is reused.
-  const ShardAssignment *last = nullptr;
+  const LabelledDim *last = nullptr;
   ShardingAttr sharding;
-  for (auto &[tensor, assignment] : found.tensors) {
+  for (auto &[tensor, labelled] : found.tensors) {
     if (isa<BlockArgument>(tensor.value))
       continue;
-    if (!last || last->dim != assignment.dim || last->labels != assignment.labels)
-      sharding = shardingOf(tensor.value.getContext(), assignment, found, ranks);
-    last = &assignment;
+    if (!last || last->dim != labelled.dim || last->labels != labelled.labels)
+      sharding = shardingOf(tensor.value.getContext(), labelled, found, ranks);
+    last = &labelled;
     // If some ranks would have nothing, as of a part of a fused weight, the tensor stays whole.
     if (!llvm::is_contained(sharding.getExtents(), 0))
       tensors.insert({tensor, sharding});

@@ -37,15 +37,15 @@ ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const IndexSets &par
   return ShardingAttr::get(context, dim, ranks);
 }
 
-ShardingAttr shardingOf(MLIRContext *context, const ShardAssignment &assignment, const ShardingGroup &found,
+ShardingAttr shardingOf(MLIRContext *context, const LabelledDim &labelled, const ShardingGroup &found,
                         unsigned ranks) {
   std::vector<unsigned> owners(found.count);
   for (unsigned rank = 0; rank < ranks; ++rank)
     std::fill(owners.begin() + int64_t(found.count) * rank / ranks,
               owners.begin() + int64_t(found.count) * (rank + 1) / ranks, rank);
-  IndexSets parts(ranks, llvm::BitVector(assignment.labels.size()));
-  for (auto [position, label] : llvm::enumerate(assignment.labels))
-    if (label == ShardAssignment::kReplicated)
+  IndexSets parts(ranks, llvm::BitVector(labelled.labels.size()));
+  for (auto [position, label] : llvm::enumerate(labelled.labels))
+    if (label == LabelledDim::kReplicated)
       for (llvm::BitVector &part : parts)
         part.set(position);
     else if (label < found.count)
@@ -53,7 +53,7 @@ ShardingAttr shardingOf(MLIRContext *context, const ShardAssignment &assignment,
     else
       for (int32_t member : found.shared[label - found.count])
         parts[owners[member]].set(position);
-  return shardingOf(context, assignment.dim, parts);
+  return shardingOf(context, labelled.dim, parts);
 }
 
 SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
@@ -80,19 +80,19 @@ SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
   return pieces;
 }
 
-std::optional<FactorSteps> stepsOf(const OpShardingRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
+std::optional<FactorMapping> mappingOf(const OpShardingRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
   int64_t count = 1, size = rule.factors[factor].size;
-  if (rule.shared && factor == rule.shared->all) {
-    const OpShardingRule::Factor &each = rule.factors[rule.shared->each];
-    bool isApart = llvm::is_contained(dim, rule.shared->each);
-    factor = isApart ? rule.shared->each : rule.shared->groups;
+  if (rule.groupedHeads && factor == rule.groupedHeads->queryHeads) {
+    const OpShardingRule::Factor &each = rule.factors[rule.groupedHeads->queryHeadsPerKv];
+    bool isApart = llvm::is_contained(dim, rule.groupedHeads->queryHeadsPerKv);
+    factor = isApart ? rule.groupedHeads->queryHeadsPerKv : rule.groupedHeads->kvHeads;
     count = isApart ? 1 : each.size;
     size /= count;
   }
   int64_t stride = 1;
   for (unsigned inner : llvm::reverse(dim)) {
     if (inner == factor)
-      return FactorSteps{stride, size, count};
+      return FactorMapping{stride, size, count};
     stride *= rule.factors[inner].size;
   }
   return std::nullopt;
@@ -100,23 +100,23 @@ std::optional<FactorSteps> stepsOf(const OpShardingRule &rule, ArrayRef<unsigned
 
 IndexSets indexSetsOfDimension(const IndexSets &parts, const OpShardingRule &rule, ArrayRef<unsigned> dim,
                                unsigned factor) {
-  FactorSteps steps = *stepsOf(rule, dim, factor);
+  FactorMapping mapping = *mappingOf(rule, dim, factor);
   int64_t size = 1;
   for (unsigned part : dim)
     size *= rule.factors[part].size;
   // The dimension is exactly the factor.
-  if (dim.size() == 1 && steps.count == 1 && size == steps.size && parts.front().size() == size_t(size))
+  if (dim.size() == 1 && mapping.count == 1 && size == mapping.size && parts.front().size() == size_t(size))
     return parts;
-  assert(parts.front().size() == size_t(steps.size * steps.count) && "parts are of the factor");
-  const int64_t period = steps.size * steps.stride;
+  assert(parts.front().size() == size_t(mapping.size * mapping.count) && "parts are of the factor");
+  const int64_t period = mapping.size * mapping.stride;
   IndexSets result(parts.size(), llvm::BitVector(size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (int first = part.find_first(); first >= 0;) {
-      const int64_t factor = first / steps.count;
-      for (int64_t begin = factor * steps.stride; begin < size; begin += period)
-        own.set(begin, begin + steps.stride);
+      const int64_t factor = first / mapping.count;
+      for (int64_t begin = factor * mapping.stride; begin < size; begin += period)
+        own.set(begin, begin + mapping.stride);
       // The other factor indices that share the position are equal.
-      const int64_t next = (factor + 1) * steps.count;
+      const int64_t next = (factor + 1) * mapping.count;
       first = next < int64_t(part.size()) ? part.find_next(next - 1) : -1;
     }
   return result;
@@ -124,15 +124,15 @@ IndexSets indexSetsOfDimension(const IndexSets &parts, const OpShardingRule &rul
 
 std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const OpShardingRule &rule,
                                            ArrayRef<unsigned> dim, unsigned factor) {
-  auto steps = stepsOf(rule, dim, factor);
-  if (!steps || steps->count > 1)
+  auto mapping = mappingOf(rule, dim, factor);
+  if (!mapping || mapping->count > 1)
     return std::nullopt;
-  if (dim.size() == 1 && parts.front().size() == size_t(steps->size))
+  if (dim.size() == 1 && parts.front().size() == size_t(mapping->size))
     return parts;
   IndexSets result(parts.size(), llvm::BitVector(rule.factors[factor].size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (unsigned position : part.set_bits())
-      own.set(steps->firstOf(position));
+      own.set(mapping->firstOf(position));
   if (indexSetsOfDimension(result, rule, dim, factor) != parts)
     return std::nullopt;
   return result;
@@ -144,7 +144,7 @@ namespace {
 /// Divides one call, given the shardings of its tensors.
 class CallSharder {
 public:
-  CallSharder(const ShardingPropagation &function, const AnalyzedCall &call, ArrayRef<ShardingAttr> operands,
+  CallSharder(const AnalyzedFunction &function, const AnalyzedCall &call, ArrayRef<ShardingAttr> operands,
               ArrayRef<ShardingAttr> wanted)
       : function(function), call(call), operands(operands), wanted(wanted), op(call.op) {}
   CallSharding run();
@@ -167,7 +167,7 @@ private:
   std::optional<CallSharding> eachFactor(ShardingAttr sharding, const OpShardingRule::Dims *dims,
                                          Try attempt) const;
 
-  const ShardingPropagation &function;
+  const AnalyzedFunction &function;
   const AnalyzedCall &call;
   ArrayRef<ShardingAttr> operands, wanted;
   mutable OperatorOp op;
@@ -230,7 +230,7 @@ ShardingAttr CallSharder::spread(const IndexSets &parts, const OpShardingRule::D
                                  unsigned factor) const {
   if (dims)
     for (auto [d, dim] : llvm::enumerate(*dims))
-      if (stepsOf(*call.rule, dim, factor))
+      if (mappingOf(*call.rule, dim, factor))
         return shardingOf(op->getContext(), d, indexSetsOfDimension(parts, *call.rule, dim, factor));
   return {};
 }
@@ -293,8 +293,8 @@ std::optional<CallSharding> CallSharder::eachFactor(ShardingAttr sharding, const
   if (sharding.getSize() > size)
     return std::nullopt;
   SmallVector<unsigned> candidates(dim);
-  if (call.rule->shared)
-    candidates.push_back(call.rule->shared->all);
+  if (call.rule->groupedHeads)
+    candidates.push_back(call.rule->groupedHeads->queryHeads);
   for (unsigned factor : candidates)
     if (auto parts = indexSetsOfFactor(indexSetsOf(sharding, size), *call.rule, dim, factor))
       if (std::optional<CallSharding> split = attempt(factor, std::move(*parts)))
@@ -368,7 +368,7 @@ CallSharding CallSharder::run() {
   return split;
 }
 
-CallSharding callShardingOf(const ShardingPropagation &function, const AnalyzedCall &call,
+CallSharding callShardingOf(const AnalyzedFunction &function, const AnalyzedCall &call,
                             ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted) {
   return CallSharder(function, call, operands, wanted).run();
 }

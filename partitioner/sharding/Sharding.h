@@ -22,15 +22,16 @@ ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const IndexSet
 
 /// Distributes the labels of a sharding group over the ranks, evenly and in order: of 12 labels, each of 8
 /// ranks gets one or two.
-ShardingAttr shardingOf(mlir::MLIRContext *context, const ShardAssignment &assignment,
-                        const ShardingGroup &found, unsigned ranks);
+ShardingAttr shardingOf(mlir::MLIRContext *context, const LabelledDim &labelled, const ShardingGroup &found,
+                        unsigned ranks);
 
 /// Where the indices of the whole dimension are: triples of rank, offset in the rank's shard, and size.
 llvm::SmallVector<int64_t> piecesOf(ShardingAttr sharding);
 
 /// Mapping from a dimension's indices to a factor's: index p belongs to the `count` factor indices from
-/// `firstOf(p)` on. `count` is larger than 1 if several factor indices share it.
-struct FactorSteps {
+/// `firstOf(p)` on. `count` is larger than 1 only for the factor `queryHeads` of OpShardingRule::GroupedHeads
+/// on a dimension of key/value heads: the query heads of a group share one head.
+struct FactorMapping {
   int64_t stride, size, count;
   int64_t firstOf(int64_t position) const { return position / stride % size * count; }
   /// Calls `use(position, firstOf(position))` for all positions below `end`, in order.
@@ -43,7 +44,8 @@ struct FactorSteps {
 };
 /// Nothing if the dimension does not have the factor.
 /// \param dim  the factors of the dimension, major to minor.
-std::optional<FactorSteps> stepsOf(const OpShardingRule &rule, llvm::ArrayRef<unsigned> dim, unsigned factor);
+std::optional<FactorMapping> mappingOf(const OpShardingRule &rule, llvm::ArrayRef<unsigned> dim,
+                                       unsigned factor);
 
 /// The factor's indices on each rank, from the dimension's; nothing if some index of the factor lies partly
 /// on one rank and partly on another, or if several indices of the factor share an index of the dimension.
@@ -74,7 +76,7 @@ struct CallSharding {
 
 /// \param operands  present shardings of the operands.
 /// \param wanted    wanted shardings of the results; the call may give others.
-CallSharding callShardingOf(const ShardingPropagation &function, const AnalyzedCall &call,
+CallSharding callShardingOf(const AnalyzedFunction &function, const AnalyzedCall &call,
                             llvm::ArrayRef<ShardingAttr> operands, llvm::ArrayRef<ShardingAttr> wanted);
 
 } // namespace cleave

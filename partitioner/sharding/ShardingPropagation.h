@@ -42,8 +42,8 @@ template <> struct llvm::DenseMapInfo<cleave::TensorRef> {
 
 namespace cleave {
 
-/// The labels of one dimension's indices.
-struct ShardAssignment {
+/// A dimension, and the labels of its indices.
+struct LabelledDim {
   /// Label of an index that every rank has.
   static constexpr int32_t kReplicated = -1;
   unsigned dim;
@@ -60,7 +60,7 @@ struct ShardingGroup {
   /// them has the index.
   std::vector<std::vector<int32_t>> shared;
   /// All sharded tensors, in the order in which they were reached.
-  llvm::MapVector<TensorRef, ShardAssignment> tensors;
+  llvm::MapVector<TensorRef, LabelledDim> tensors;
   /// Tensors that stay replicated because all labels share them.
   std::vector<TensorRef> replicated;
   /// Results that are partial sums; each needs an all-reduce.
@@ -71,8 +71,9 @@ struct ShardingGroup {
   /// of the function's own body needs whole operands: control flow and the operations in it, states, lists
   /// with uses other than operators.
   llvm::SmallVector<mlir::OpOperand *> gathers;
-  /// Results whose operands are sharded in one dimension while the group shards another; each needs an
-  /// all-gather and a slice, or an all-to-all. For a list of tensors, any of its items.
+  /// Results that their operator, run on its sharded operands, gives sharded in one dimension, while the
+  /// group shards another dimension of them. Each needs an all-gather and a slice, or an all-to-all. For a
+  /// list of tensors, any of its items.
   llvm::SmallVector<mlir::OpResult> reshards;
   /// Sharded operands of the function's return; each needs an all-gather unless the caller takes shards.
   llvm::SmallVector<mlir::OpOperand *> outputs;
@@ -80,7 +81,7 @@ struct ShardingGroup {
   /// True if a rank holds the indices with this label. `hasLabel` says which of the labels 0 … count − 1 the
   /// rank has.
   bool isOnRank(int32_t label, llvm::function_ref<bool(int32_t)> hasLabel) const {
-    return label == ShardAssignment::kReplicated ||
+    return label == LabelledDim::kReplicated ||
            (label < count ? hasLabel(label) : llvm::any_of(shared[label - count], hasLabel));
   }
 };
@@ -97,12 +98,12 @@ struct AnalyzedCall {
   llvm::SmallVector<TensorRef> operands, results;
 };
 
-/// Propagates shardings in one function, whose tensors must have types. Dimensions whose sizes depend on
-/// dynamic dimensions are never sharded.
-class ShardingPropagation {
+/// A function, analyzed once, in which shardings are propagated any number of times. Its tensors must have
+/// types. Dimensions whose sizes depend on dynamic dimensions are never sharded.
+class AnalyzedFunction {
 public:
   using Call = AnalyzedCall;
-  explicit ShardingPropagation(mlir::func::FuncOp function);
+  explicit AnalyzedFunction(mlir::func::FuncOp function);
 
   /// Shards dimension `dim` of `tensor` and all dimensions that follow. Where a view takes a dimension apart
   /// into several factors, the choice of factor that gives at least `ranks` labels and needs the fewest

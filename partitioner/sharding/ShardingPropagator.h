@@ -17,7 +17,7 @@ public:
     unsigned ofViews, ofOthers;
   };
   /// \param isWhole  tensors that get no labels; may be null.
-  ShardingPropagator(const ShardingPropagation &function, Preference preference,
+  ShardingPropagator(const AnalyzedFunction &function, Preference preference,
                      llvm::function_ref<bool(TensorRef)> isWhole)
       : function(function), preference(preference), isWhole(isWhole) {}
 
@@ -32,7 +32,7 @@ public:
   using RequiredBy = llvm::DenseMap<int32_t, llvm::SmallVector<int32_t, 1>>;
 
 private:
-  using Call = ShardingPropagation::Call;
+  using Call = AnalyzedFunction::Call;
   using Labels = std::vector<int32_t>;
 
   int32_t find(int32_t label) {
@@ -46,9 +46,9 @@ private:
   }
   /// Sets `to` to the label, or merges the two; true if `to` had no label.
   bool meet(int32_t &to, int32_t label) {
-    if (label == ShardAssignment::kReplicated || to == label)
+    if (label == LabelledDim::kReplicated || to == label)
       return false;
-    if (to != ShardAssignment::kReplicated) {
+    if (to != LabelledDim::kReplicated) {
       unite(to, label);
       return false;
     }
@@ -56,7 +56,7 @@ private:
     return true;
   }
   bool give(TensorRef tensor, unsigned dim, const Labels &labels);
-  const ShardAssignment *assignmentOf(TensorRef tensor) const;
+  const LabelledDim *labelledDimOf(TensorRef tensor) const;
 
   void visit(unsigned index);
   void visitIndexMap(const Call &call);
@@ -68,7 +68,7 @@ private:
   /// True if the call concatenates, slices or reorders a labelled dimension.
   bool isIndexMapped(const Call &call) const;
   bool isIndexMapped(const Call &call, TensorRef tensor) const;
-  void project(const Labels &labels, const FactorSteps &steps, Labels &projected);
+  void project(const Labels &labels, const FactorMapping &mapping, Labels &projected);
   const Labels &labelSharedHeads(unsigned index, const Labels &labels, int64_t headsPerGroup);
   /// Effect of a sharded operand on its call: none, partial sums, or a need for the whole operand.
   enum class Use { Pass, Sum, Gather };
@@ -80,20 +80,20 @@ private:
   std::vector<int32_t> number(ShardingGroup &found);
   ShardingGroup conclude();
 
-  const ShardingPropagation &function;
+  const AnalyzedFunction &function;
   const Preference preference;
   Preference alternatives{1, 1};
   llvm::function_ref<bool(TensorRef)> isWhole;
   Labels parents;
-  llvm::MapVector<TensorRef, ShardAssignment> tensors;
+  llvm::MapVector<TensorRef, LabelledDim> tensors;
   /// Pairs of labels: the first must be on each rank that has the second.
   llvm::SetVector<std::pair<int32_t, int32_t>> requirements;
   /// Number of labels of the group that are numbered and not shared.
   int32_t count = 0;
   /// Labels of tensors that stay whole.
   llvm::DenseSet<int32_t> everywhere;
-  /// By call whose rule has `shared`, and by group: the label of the key/value head that the group's query
-  /// heads share.
+  /// By call whose rule has `groupedHeads`, and by group: the label of the key/value head that the group's
+  /// query heads share.
   llvm::DenseMap<unsigned, Labels> sharedLabels;
   /// Calls, in program order, so that a call sees the labels of all its operands.
   std::set<unsigned> queue, visited;

@@ -75,7 +75,7 @@ static std::optional<int64_t> boundOf(Value value, const ExampleShapes &shapes) 
   if (!source || !isa<OperatorOp>(source.getOwner()))
     return std::nullopt;
   auto op = cast<OperatorOp>(source.getOwner());
-  if (!semanticsOf(op.getName()).givesPositions || source.getResultNumber() + 1 != op->getNumResults())
+  if (!semanticsOf(op.getName()).lastResultIsIndices || source.getResultNumber() + 1 != op->getNumResults())
     return std::nullopt;
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto named = constantInt(op, "dim");

@@ -62,7 +62,7 @@ TrainingStageCost DataParallelGroup::shardedCost(const TrainingStageCost &unshar
 }
 
 /// By stage of the rank: index in the timeline of its last pass for weight gradients.
-static std::map<uint32_t, size_t> lastPasses(const RankForecast &rank) {
+static std::map<uint32_t, size_t> lastPasses(const RankSimulation &rank) {
   std::map<uint32_t, size_t> last;
   for (auto [index, timed] : llvm::enumerate(rank.timeline))
     if (timed.action.kind == plan::ActionKind::BackwardWeight)
@@ -70,7 +70,7 @@ static std::map<uint32_t, size_t> lastPasses(const RankForecast &rank) {
   return last;
 }
 
-double DataParallelGroup::gradientsReducedAt(const RankForecast &rank,
+double DataParallelGroup::gradientsReducedAt(const RankSimulation &rank,
                                              llvm::ArrayRef<TrainingStageCost> stages) const {
   double end = 0;
   std::vector<std::pair<double, int64_t>> ready;
@@ -82,8 +82,8 @@ double DataParallelGroup::gradientsReducedAt(const RankForecast &rank,
     const bool isOne = before && before->kind == plan::ActionKind::BackwardInput && before->stage == stage &&
                        before->microbatch == last.action.microbatch;
     for (const GradientBucket &bucket : stages[stage].buckets)
-      ready.push_back(
-          {last.end - bucket.weightGradientLeft - (isOne ? bucket.inputGradientLeft : 0), bucket.bytes});
+      ready.push_back({last.end - bucket.weightPassSecondsLeft - (isOne ? bucket.inputPassSecondsLeft : 0),
+                       bucket.bytes});
     // The other buckets were reduced during the pass.
     if (zeroStage >= 2 && !stages[stage].buckets.empty())
       ready.erase(ready.end() - stages[stage].buckets.size(), ready.end() - 1);

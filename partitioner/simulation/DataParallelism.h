@@ -18,9 +18,8 @@ struct DataParallelGroup {
   uint32_t ranks = 1, zeroStage = 0;
   CollectiveCosts collectives = {};
 
-  /// Bytes of these totals that each rank holds. With Ψ parameters of 2 bytes, gradients of 2 bytes, K bytes
-  /// of optimizer state per parameter and N ranks, ZeRO stages 0 to 3 hold 2Ψ + 2Ψ + KΨ, 2Ψ + 2Ψ + KΨ/N, 2Ψ +
-  /// (2 + K)Ψ/N, and (2 + 2 + K)Ψ/N.
+  /// Bytes of these totals that each rank holds. ZeRO shards `optimizer` from stage 1 on, `gradients` from
+  /// stage 2 on, `weights` at stage 3; each sharded total is divided by the number of ranks, rounded up.
   int64_t heldBytes(int64_t weights, int64_t gradients, int64_t optimizer) const;
 
   /// Costs of a stage on one rank of the group, from those of the stage without sharding, `unsharded`.
@@ -39,7 +38,7 @@ struct DataParallelGroup {
   /// reduce-scatter.
   ///
   /// \param stages  of all ranks, numbered as in `rank`'s schedule.
-  double gradientsReducedAt(const RankForecast &rank, llvm::ArrayRef<TrainingStageCost> stages) const;
+  double gradientsReducedAt(const RankSimulation &rank, llvm::ArrayRef<TrainingStageCost> stages) const;
 
   /// Seconds of the all-gather of updated weights, which ranks hold whole but update in shards.
   double allGatherSeconds(int64_t weights) const;

@@ -12,6 +12,7 @@ namespace cleave {
 
 /// The pipeline that a schedule is for. Stage s is on pipeline rank s mod `pipelineRanks`.
 struct Pipeline {
+  /// Index of the plan's signature (entry point) that the schedule is for.
   uint32_t signature = 0;
   /// `pipelineRanks` is at most `stages`.
   uint32_t stages = 1, pipelineRanks = 1, microbatches = 1;
@@ -23,9 +24,9 @@ struct Pipeline {
 
 // Every generator fixes the order of a pipeline rank's passes and lays them out in time: a forward pass and
 // each half of a backward pass take 1, a transfer takes 0. It then emits passes and transfers in the order of
-// time. A send stands right beside its receive in that order, so the first open transfer is always the next
-// one for both of its pipeline ranks. No table deadlocks, whatever the transfers are, even if a send waits
-// for its receive.
+// time. A send stands right beside its receive in that order, so the earliest transfer that has not happened
+// is the next action of both its pipeline ranks once they reach it. No schedule deadlocks, whatever the
+// transfers are, even if a send waits for its receive.
 
 /// The forward half of GPipe (Huang et al. 2019), which is the whole schedule for inference: micro-batches go
 /// through the stages one after the other. For two stages and two micro-batches, in the notation of

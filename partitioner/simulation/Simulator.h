@@ -58,20 +58,21 @@ struct TimedAction {
 /// Values alive on a rank from `time` on.
 struct LiveValues {
   double time;
-  /// Pairs of micro-batch and stage whose forward pass has begun and whose last pass has not ended.
-  uint32_t activations;
-  /// Bytes of these, and of values that wait to be sent or used.
+  /// Number of micro-batches in flight, counted per stage: their forward pass on the stage has begun, and
+  /// their last pass there has not ended.
+  uint32_t inFlight;
+  /// Bytes of their activations, and of values that wait to be sent or used.
   int64_t bytes;
 };
 
-struct RankForecast {
-  /// In the order of the schedule's table.
+struct RankSimulation {
+  /// In the order of the rank's actions in the schedule.
   std::vector<TimedAction> timeline;
   /// Seconds in passes.
   double busySeconds = 0;
   /// One entry for each change.
   std::vector<LiveValues> live;
-  uint32_t peakActivations = 0;
+  uint32_t peakInFlight = 0;
   int64_t peakBytes = 0;
 };
 
@@ -82,19 +83,19 @@ struct MemoryStep {
   bool operator==(const MemoryStep &) const = default;
 };
 
-struct Forecast {
+struct SimulationResult {
   /// End of the last rank.
   double seconds = 0;
-  std::vector<RankForecast> ranks;
+  std::vector<RankSimulation> ranks;
   double bubbleSeconds(uint32_t rank) const { return seconds - ranks[rank].busySeconds; }
 };
 
-/// Simulates a schedule: each rank does its actions in order, each as soon as possible. The table gives the
-/// result, up to rounding, for p ranks of v stages, m micro-batches and the schedules of Schedules.h, if
-/// every stage takes f for the forward pass, x for input and w for weight gradients, b = x + w, and transfers
-/// overlap and take no time:
+/// Simulates a schedule: each rank does its actions in order, each as soon as possible. This is the result,
+/// up to rounding, for p ranks of v stages, m micro-batches and the schedules of Schedules.h, if every stage
+/// takes f for the forward pass, x for input and w for weight gradients, b = x + w, and transfers overlap and
+/// take no time:
 ///
-/// | schedule    | bubble of each rank                                  | peak activations of rank r     |
+/// | schedule    | bubble of each rank                                  | peakInFlight of rank r         |
 /// |-------------|------------------------------------------------------|--------------------------------|
 /// | gpipe       | (p-1)(f+b)                                           | m                              |
 /// | 1f1b        | (p-1)(f+b)                                           | min(p-r, m)                    |
@@ -108,12 +109,11 @@ struct Forecast {
 ///
 /// \returns an error if the schedule deadlocks, names stages or transfers that `costs` lacks, or if costs are
 /// negative or not finite. `codegen/plan/Schedule.h` has the full check of a schedule.
-llvm::Expected<Forecast> simulate(const plan::Schedule &schedule, const PipelineCosts &costs);
+llvm::Expected<SimulationResult> simulate(const plan::Schedule &schedule, const PipelineCosts &costs);
 
 /// Bytes of a rank over time: `base` plus the bytes of live values, which is at most `base` plus `peakBytes`.
-/// Changes at the same time give one entry, the last value; if a higher value occurs at that time, an entry
-/// with that peak comes before it.
-std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base);
+/// Changes at one time give an entry with the last value, preceded by one with the peak if that is higher.
+std::vector<MemoryStep> memoryOverTime(const RankSimulation &rank, int64_t base);
 
 } // namespace cleave
 

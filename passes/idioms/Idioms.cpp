@@ -28,8 +28,8 @@ std::optional<double> numberOf(Value value) {
     if (auto number = param.getNumberAttr())
       return number.getValueAsDouble();
     auto type = dyn_cast<RankedTensorType>(param.getType());
-    bool isNumber = param.getRole() == "constant" && param.getValue() && type && type.getRank() == 0;
-    return isNumber ? std::optional<double>(param.getValue()->front()) : std::nullopt;
+    bool isNumber = param.getRole() == "constant" && param.getIntegers() && type && type.getRank() == 0;
+    return isNumber ? std::optional<double>(param.getIntegers()->front()) : std::nullopt;
   }
   auto op = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
   if (auto type = op && op.getName() == "aten.full" ? floatTensor(value) : RankedTensorType();

@@ -25,13 +25,13 @@ RollingReport Rolling::run() {
 }
 
 void Rolling::rollFrom(TensorRef tensor, const std::string &name) {
-  auto type = propagation.typeOf(tensor);
+  auto type = analyzed.typeOf(tensor);
   for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
-    if (propagation.sizeOf(tensor, dim) < 2 || seen.contains({tensor.value, dim}))
+    if (analyzed.sizeOf(tensor, dim) < 2 || seen.contains({tensor.value, dim}))
       continue;
-    ShardingGroup split = propagation.propagate(tensor, dim);
-    for (auto &[other, assignment] : split.tensors)
-      seen.insert({other.value, assignment.dim});
+    ShardingGroup split = analyzed.propagate(tensor, dim);
+    for (auto &[other, labelled] : split.tensors)
+      seen.insert({other.value, labelled.dim});
     roll(split, llvm::formatv("{0} dim {1}", name, dim));
   }
 }
@@ -51,7 +51,7 @@ void Rolling::roll(const ShardingGroup &split, const std::string &what) {
     if (!findOrder(step))
       continue;
     isRolled = true;
-    for (const AnalyzedCall &call : propagation.getCalls())
+    for (const AnalyzedCall &call : analyzed.getCalls())
       check(call);
   }
   report.rolled += isRolled;
@@ -64,7 +64,7 @@ bool Rolling::findOrder(int32_t step) {
   std::vector<std::vector<uint32_t>> counts(group->count, std::vector<uint32_t>(group->tensors.size()));
   for (auto [index, entry] : llvm::enumerate(group->tensors))
     for (int32_t label : entry.second.labels)
-      if (label != ShardAssignment::kReplicated)
+      if (label != LabelledDim::kReplicated)
         ++counts[label][index];
   std::map<std::vector<uint32_t>, Labels> alike;
   for (int32_t label = 0; label < group->count; ++label)
@@ -85,7 +85,7 @@ bool Rolling::findOrder(int32_t step) {
 std::optional<at::Tensor> Rolling::indexOf(const Labels &labels) const {
   std::vector<std::vector<int64_t>> positions(order.size());
   for (auto [position, label] : llvm::enumerate(labels))
-    if (label != ShardAssignment::kReplicated)
+    if (label != LabelledDim::kReplicated)
       positions[label].push_back(position);
   std::vector<int64_t> from(labels.size());
   for (size_t position = 0; position < labels.size(); ++position)
@@ -107,7 +107,7 @@ at::Tensor Rolling::rollBy(const at::Tensor &tensor, unsigned dim, const Labels 
   return tensor.index_select(dim, *index);
 }
 
-const ShardAssignment *Rolling::assignmentOf(TensorRef tensor) const {
+const LabelledDim *Rolling::labelledDimOf(TensorRef tensor) const {
   auto entry = group->tensors.find(tensor);
   return tensor.value && entry != group->tensors.end() ? &entry->second : nullptr;
 }
@@ -115,7 +115,7 @@ const ShardAssignment *Rolling::assignmentOf(TensorRef tensor) const {
 //===- What a call does with the sharding group ---------------------------===//
 
 bool Rolling::isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const {
-  const ShardAssignment *own = assignmentOf(tensor);
+  const LabelledDim *own = labelledDimOf(tensor);
   return own && call.indexMap && own->dim == call.indexMap->dim;
 }
 
@@ -123,20 +123,20 @@ bool Rolling::isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const {
 std::vector<unsigned> Rolling::rolledOperands(const AnalyzedCall &call) const {
   std::vector<unsigned> rolled;
   for (auto [index, tensor] : llvm::enumerate(call.operands))
-    if (assignmentOf(tensor) && !llvm::is_contained(group->gathers, call.uses[index]))
+    if (labelledDimOf(tensor) && !llvm::is_contained(group->gathers, call.uses[index]))
       rolled.push_back(index);
   return rolled;
 }
 
 /// The labels of a dimension with these factors.
 Rolling::Labels Rolling::spread(const AnalyzedCall &call, const Way &way, ArrayRef<unsigned> dim) const {
-  const FactorSteps steps = *stepsOf(*call.rule, dim, *way.factor);
+  const FactorMapping mapping = *mappingOf(*call.rule, dim, *way.factor);
   int64_t size = 1;
   for (unsigned part : dim)
     size *= call.rule->factors[part].size;
   Labels labels(size);
   for (int64_t position = 0; position < size; ++position)
-    labels[position] = way.labels[steps.firstOf(position)];
+    labels[position] = way.labels[mapping.firstOf(position)];
   return labels;
 }
 
@@ -151,7 +151,7 @@ std::vector<Rolling::Way> Rolling::waysOf(const AnalyzedCall &call, ArrayRef<uns
     std::optional<Way> way;
     bool fits = call.rule->factors[factor].size > 1;
     for (unsigned operand : rolled) {
-      const ShardAssignment &own = *assignmentOf(call.operands[operand]);
+      const LabelledDim &own = *labelledDimOf(call.operands[operand]);
       const OpShardingRule::Dim &dim = call.rule->operands[operand][own.dim];
       fits = fits && llvm::is_contained(dim, factor);
       if (!fits)
@@ -159,7 +159,7 @@ std::vector<Rolling::Way> Rolling::waysOf(const AnalyzedCall &call, ArrayRef<uns
       if (!way) {
         way = Way{factor, Labels(call.rule->factors[factor].size)};
         for (size_t i = 0; i < way->labels.size(); ++i)
-          way->labels[i] = own.labels[i * stepsOf(*call.rule, dim, factor)->stride];
+          way->labels[i] = own.labels[i * mappingOf(*call.rule, dim, factor)->stride];
       }
       fits = own.labels == spread(call, *way, dim);
     }
@@ -173,7 +173,7 @@ at::Tensor Rolling::rollOperand(const AnalyzedCall &call, const Way &way, unsign
   at::Tensor value = values.valueOf(call.uses[operand]->get()).toTensor();
   if (!way.factor)
     return isIndexMapped(call, call.operands[operand])
-               ? rollBy(value, call.indexMap->dim, assignmentOf(call.operands[operand])->labels)
+               ? rollBy(value, call.indexMap->dim, labelledDimOf(call.operands[operand])->labels)
                : value;
   bool hasFactor = false;
   for (auto [dim, factors] : llvm::enumerate(call.rule->operands[operand]))
@@ -202,18 +202,18 @@ std::optional<Rolling::Labels> Rolling::labelsOfResult(const AnalyzedCall &call,
   }
   if (dim != call.indexMap->dim)
     return std::nullopt;
-  const ShardAssignment *own =
-      isIndexMapped(call, call.results[result]) ? assignmentOf(call.results[result]) : nullptr;
+  const LabelledDim *own =
+      isIndexMapped(call, call.results[result]) ? labelledDimOf(call.results[result]) : nullptr;
   Labels labels;
   bool isReached = false;
   for (auto [position, source] : llvm::enumerate(call.indexMap->results[result])) {
     TensorRef tensor = call.operands[source.operand];
     isReached |= isIndexMapped(call, tensor) &&
-                 assignmentOf(tensor)->labels[source.position] != ShardAssignment::kReplicated;
+                 labelledDimOf(tensor)->labels[source.position] != LabelledDim::kReplicated;
     // What every rank has can be given any label.
-    labels.push_back(isIndexMapped(call, tensor) ? assignmentOf(tensor)->labels[source.position]
+    labels.push_back(isIndexMapped(call, tensor) ? labelledDimOf(tensor)->labels[source.position]
                      : own                       ? own->labels[position]
-                                                 : ShardAssignment::kReplicated);
+                                                 : LabelledDim::kReplicated);
   }
   return isReached ? std::optional(labels) : std::nullopt;
 }
@@ -260,10 +260,10 @@ std::string Rolling::wrongIn(const AnalyzedCall &call, const Way &way) const {
   if (isSum != llvm::is_contained(group->partialSums, op->getResult(0)))
     return isSum ? "a sum is not owed" : "a sum is owed that is none";
   for (auto [index, tensor] : llvm::enumerate(call.results)) {
-    auto type = propagation.typeOf(tensor);
+    auto type = analyzed.typeOf(tensor);
     if (!type || llvm::is_contained(group->reshards, cast<OpResult>(tensor.value)))
       continue;
-    const ShardAssignment *own = assignmentOf(tensor);
+    const LabelledDim *own = labelledDimOf(tensor);
     for (unsigned dim = 0; dim < type.getRank(); ++dim)
       if (auto labels = labelsOfResult(call, way, index, dim); labels && (!own || own->dim != dim))
         return llvm::formatv("dimension {0} of result {1} is split and has no labels", dim, index);
@@ -278,8 +278,8 @@ void Rolling::check(const AnalyzedCall &call) {
   if (rolled.empty())
     return;
   const std::vector<Way> ways = waysOf(call, rolled);
-  if (ways.empty() && call.rule && call.rule->shared) {
-    // IndexSets of groups: what the group shares would have to be there for each part.
+  if (ways.empty() && call.rule && call.rule->groupedHeads) {
+    // Parts of groups: the key/value head that a group shares would have to be there for each part.
     ++report.kept["call: parts of groups"];
     return;
   }

@@ -32,14 +32,14 @@ class Rolling {
 public:
   /// \param values  a run of the function.
   Rolling(mlir::func::FuncOp function, const Interpreter &values)
-      : function(function), propagation(function), values(values) {}
+      : function(function), analyzed(function), values(values) {}
 
   /// Rolls the sharding group of every dimension of every weight and input, by one and by half.
   RollingReport run();
   /// Rolls one sharding group. \param name  what failures call it.
   void roll(const ShardingGroup &group, const std::string &name);
 
-  const ShardingPropagation &getPropagation() const { return propagation; }
+  const AnalyzedFunction &getAnalyzedFunction() const { return analyzed; }
   const RollingReport &getReport() const { return report; }
 
 private:
@@ -56,7 +56,7 @@ private:
   void rollFrom(TensorRef tensor, const std::string &name);
   bool findOrder(int32_t step);
   std::optional<at::Tensor> indexOf(const Labels &labels) const;
-  const ShardAssignment *assignmentOf(TensorRef tensor) const;
+  const LabelledDim *labelledDimOf(TensorRef tensor) const;
   bool isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const;
   std::vector<unsigned> rolledOperands(const AnalyzedCall &call) const;
   std::vector<Way> waysOf(const AnalyzedCall &call, llvm::ArrayRef<unsigned> rolled) const;
@@ -75,7 +75,7 @@ private:
   void fail(const AnalyzedCall &call, const std::string &what);
 
   mlir::func::FuncOp function;
-  const ShardingPropagation propagation;
+  const AnalyzedFunction analyzed;
   const Interpreter &values;
   RollingReport report;
   llvm::DenseSet<std::pair<mlir::Value, unsigned>> seen;

@@ -61,11 +61,11 @@ static void printText(llvm::raw_ostream &out, const Machine &machine) {
   const DeviceSpec &device = machine.devices.front();
   TextTable text({Align::Left, Align::Right, Align::Right});
   text.add({"measured", "of", "rate"});
-  for (auto &[key, table] : device.rates->products)
+  for (auto &[key, table] : device.rates->gemms)
     addGemmRates(text, (kGemmKinds[size_t(key.first)] + " " + key.second).str(), table);
   addBytes(text, "memory", device.rates->otherOperators);
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
-    if (auto &measured = machine.collectives.of(CollectiveKind(index)))
+    if (auto &measured = machine.collectives.measurementOf(CollectiveKind(index)))
       addBytes(text, kind, measured->bytesPerSecond);
   text.print(out);
   out << formatv("{0} device{1}: {2} us per operator call, {3} us per transfer between devices\n",

@@ -133,9 +133,9 @@ static Expected<SimulateReport> planModel(Planner &planner, const SimulateOption
 /// The trace, as a run of the plan would write it.
 static std::string traceOf(const SimulateReport &report) {
   std::vector<TraceRow> rows;
-  for (auto [rank, forecast] : llvm::enumerate(report.forecast.forecast.ranks))
+  for (auto [rank, simulated] : llvm::enumerate(report.forecast.simulation.ranks))
     rows.push_back(
-        traceRowOf(forecast, rank, deviceOf(*report.plan, rank), report.forecast.devices[rank].memory));
+        traceRowOf(simulated, rank, deviceOf(*report.plan, rank), report.forecast.devices[rank].memory));
   return formatTrace(rows, modulePathsOf(*report.plan));
 }
 
@@ -191,7 +191,7 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
         {"index", int64_t(index)}, {"seconds", stage.forward}, {"activation_bytes", stage.activationBytes}});
   return Object{{"schedule", report.forecast.schedule.name},
                 {"microbatches", report.forecast.schedule.microbatches},
-                {"seconds", report.forecast.forecast.seconds},
+                {"seconds", report.forecast.simulation.seconds},
                 {"bubble", sumOf(report.forecast.devices).bubble()},
                 {"devices", std::move(devices)},
                 {"stages", std::move(stages)},
@@ -206,7 +206,7 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
   out << formatv("{0}: {1}, {2}, {3} ms a step\n", plan::printable(options.model),
                  report.forecast.schedule.name,
                  microbatchesText(*report.plan, report.forecast.schedule.microbatches),
-                 milliseconds(report.forecast.forecast.seconds));
+                 milliseconds(report.forecast.simulation.seconds));
   for (const std::string &note : report.notes)
     out << "note: " << plan::printable(note) << "\n";
   out << "\n";

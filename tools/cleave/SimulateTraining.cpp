@@ -15,8 +15,8 @@ namespace cleave {
 using llvm::formatv;
 
 static double bubbleOf(const TrainingForecast &report, uint32_t rank) {
-  const Forecast &forecast = report.pipeline.forecast;
-  return forecast.seconds > 0 ? forecast.bubbleSeconds(rank) / forecast.seconds : 0;
+  const SimulationResult &simulation = report.pipeline.simulation;
+  return simulation.seconds > 0 ? simulation.bubbleSeconds(rank) / simulation.seconds : 0;
 }
 
 static uint32_t devicesOfRank(const TrainingForecast &report) {
@@ -41,14 +41,14 @@ static double meanBubble(const TrainingForecast &report) {
 
 /// Recomputed activations count throughout.
 static std::vector<MemoryStep> memoryOf(const TrainingForecast &report, uint32_t rank) {
-  const RankForecast &forecast = report.pipeline.forecast.ranks[rank];
-  return memoryOverTime(forecast, report.pipeline.peakBytes[rank] - forecast.peakBytes);
+  const RankSimulation &simulated = report.pipeline.simulation.ranks[rank];
+  return memoryOverTime(simulated, report.pipeline.peakBytes[rank] - simulated.peakBytes);
 }
 
 /// Seconds after the last backward pass: all-reduce of gradients over data-parallel ranks, and the update of
 /// weights.
 static double updateSeconds(const TrainingForecast &report) {
-  return report.pipeline.seconds - report.pipeline.forecast.seconds;
+  return report.pipeline.seconds - report.pipeline.simulation.seconds;
 }
 
 static std::string namesOf(const TrainingForecast &report, uint32_t rank) {
@@ -58,9 +58,9 @@ static std::string namesOf(const TrainingForecast &report, uint32_t rank) {
 
 std::string traceOf(const TrainingForecast &report) {
   std::vector<TraceRow> rows;
-  for (auto [rank, forecast] : llvm::enumerate(report.pipeline.forecast.ranks)) {
-    rows.push_back(traceRowOf(forecast, rank, namesOf(report, rank), memoryOf(report, rank)));
-    rows.back().updateBegin = traceTime(report.pipeline.forecast.seconds);
+  for (auto [rank, simulated] : llvm::enumerate(report.pipeline.simulation.ranks)) {
+    rows.push_back(traceRowOf(simulated, rank, namesOf(report, rank), memoryOf(report, rank)));
+    rows.back().updateBegin = traceTime(report.pipeline.simulation.seconds);
     rows.back().updateEnd = traceTime(report.pipeline.seconds);
     rows.back().overlapsTransfers = true;
   }
@@ -75,8 +75,8 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
     const uint32_t rank = device / devicesOfRank(report);
     devices.push_back(Object{{"name", name},
                              {"stages", Array(stagesOf(report, rank))},
-                             {"busy_seconds", report.pipeline.forecast.ranks[rank].busySeconds},
-                             {"idle_seconds", report.pipeline.forecast.bubbleSeconds(rank)},
+                             {"busy_seconds", report.pipeline.simulation.ranks[rank].busySeconds},
+                             {"idle_seconds", report.pipeline.simulation.bubbleSeconds(rank)},
                              {"bubble", bubbleOf(report, rank)},
                              {"state_bytes", report.pipeline.stateBytes[rank]},
                              {"peak_bytes", report.pipeline.peakBytes[rank]},
@@ -131,8 +131,8 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
     for (uint32_t stage : stagesOf(report, rank))
       stages.push_back(std::to_string(stage));
     table.add({namesOf(report, rank), llvm::join(stages, ", "),
-               milliseconds(report.pipeline.forecast.ranks[rank].busySeconds),
-               milliseconds(report.pipeline.forecast.bubbleSeconds(rank)),
+               milliseconds(report.pipeline.simulation.ranks[rank].busySeconds),
+               milliseconds(report.pipeline.simulation.bubbleSeconds(rank)),
                formatv("{0:f1}", bubbleOf(report, rank) * 100), megabytes(report.pipeline.stateBytes[rank]),
                megabytes(report.pipeline.peakBytes[rank])});
   }

@@ -8,11 +8,11 @@
 !w = tensor<2048x2048xf32>
 
 // CHECK-LABEL: func.func @balanced(
-// CHECK-SAME: cleave.schedule = #cleave.schedule<ranks = 2, data_ranks = 2, microbatches = 4, batch = "batch",
+// CHECK-SAME: cleave.schedule = #cleave.schedule<pipeline_ranks = 2, data_ranks = 2, microbatches = 4, batch = "batch",
 // CHECK-SAME: microbatch_seconds = [0.04295{{[0-9]+}}, 0.04295{{[0-9]+}}]>
 // CHECK-SAME: devices = ["cpu:0", "cpu:1", "cpu:2", "cpu:3"]
 // MANY-LABEL: func.func @balanced(
-// MANY-SAME: #cleave.schedule<ranks = 2, data_ranks = 8, batch = "batch",
+// MANY-SAME: #cleave.schedule<pipeline_ranks = 2, data_ranks = 8, batch = "batch",
 // MANY-SAME: microbatch_seconds = [0.04295{{[0-9]+}}, 0.04295{{[0-9]+}}]>
 func.func @balanced(%x: !x) -> !x attributes {cleave.symbols = {batch = 8}} {
   %w = cleave.param "w" {role = "parameter"} : !w

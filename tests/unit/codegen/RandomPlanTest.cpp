@@ -45,9 +45,10 @@ public:
   std::string text(uint32_t stages, uint32_t ranks, uint32_t microbatches) const {
     const std::string count = std::to_string(microbatches);
     std::string attributes =
-        "cleave.symbols = {batch = 6}, cleave.schedule = #cleave.schedule<ranks = " + std::to_string(ranks) +
-        ", microbatches = " + count + ", batch = \"batch\">, cleave.cut = #cleave.cut<seconds = [" +
-        repeated("0.0", stages) + "], recv_bytes = [" + repeated("0", stages) +
+        "cleave.symbols = {batch = 6}, cleave.schedule = #cleave.schedule<pipeline_ranks = " +
+        std::to_string(ranks) + ", microbatches = " + count +
+        ", batch = \"batch\">, cleave.cut = #cleave.cut<seconds = [" + repeated("0.0", stages) +
+        "], recv_bytes = [" + repeated("0", stages) +
         "]>, cleave.input_tree = [\"tuple\", 0], cleave.output_tree = [\"tuple\"";
     std::string types, names, arguments;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -367,11 +368,11 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
   for (auto &prediction : plan->predictions) {
     RankMemory &rank = planned[prediction->stage % ranks];
     rank.weights += prediction->weight_bytes;
-    rank.others = std::max(rank.others, prediction->activation_bytes);
+    rank.activations = std::max(rank.activations, prediction->activation_bytes);
   }
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(held[rank].weights, planned[rank].weights);
-    EXPECT_EQ(held[rank].others, planned[rank].others);
+    EXPECT_EQ(held[rank].activations, planned[rank].activations);
   }
 }
 

@@ -24,7 +24,7 @@ struct Case {
     rolling.emplace(function, *interpreter);
   }
   /// The sharding group of dimension 1 of the first input.
-  ShardingGroup columns() { return rolling->getPropagation().propagate({function.getArgument(0)}, 1); }
+  ShardingGroup columns() { return rolling->getAnalyzedFunction().propagate({function.getArgument(0)}, 1); }
 
   OwningOpRef<ModuleOp> module;
   func::FuncOp function;

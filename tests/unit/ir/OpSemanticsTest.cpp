@@ -17,7 +17,7 @@ TEST(OpSemanticsTest, NamesArgumentsThatThereAre) {
     overloads[&semanticsOf(schema->irName)].push_back(schema);
   for (const auto &[entry, schemas] : overloads)
     for (llvm::StringLiteral name :
-         {entry->widerArgument, entry->addend, entry->addendScale, entry->alpha, entry->sizes,
+         {entry->widerArgument, entry->addend, entry->addendScale, entry->addScale, entry->sizes,
           entry->rangeStart, entry->rangeLength, entry->ranges, entry->groups, entry->dropProbability,
           entry->item, entry->statisticsFlag}) {
       auto hasIt = [&](const OperatorSchema *schema) { return hasArgument(*schema, name); };

@@ -145,7 +145,7 @@ private:
       local[*sizes] = values;
     }
     for (auto [argument, value] : llvm::zip(call.op().getSchema().arguments, local))
-      if (rule->groups == factor && argument.name == semantics.groups)
+      if (rule->channelGroups == factor && argument.name == semantics.groups)
         value = end - begin;
       else if (!addsOnce && argument.name == semantics.addend && value.isTensor())
         value = at::zeros_like(value.toTensor());

@@ -32,8 +32,8 @@ struct TraceRow {
 /// Converts seconds since the beginning of a step.
 runtime::TraceEvent::Clock::time_point traceTime(double seconds);
 
-/// A row of a forecast, for devices called `name`.
-TraceRow traceRowOf(const RankForecast &forecast, uint32_t rank, const std::string &name,
+/// A row of a simulation, for devices called `name`.
+TraceRow traceRowOf(const RankSimulation &simulated, uint32_t rank, const std::string &name,
                     std::vector<MemoryStep> memory);
 
 /// By stage: its module paths.

@@ -59,7 +59,7 @@ static bool haveLikeRates(const std::map<Key, RateTable> &one, const std::map<Ke
 }
 
 static bool areAlike(const DeviceSpec &one, const DeviceSpec &other) {
-  return one.rates && other.rates ? haveLikeRates(one.rates->products, other.rates->products) &&
+  return one.rates && other.rates ? haveLikeRates(one.rates->gemms, other.rates->gemms) &&
                                         haveLikeRates(one.rates->operators, other.rates->operators)
                                   : one.computesLike(other);
 }
@@ -97,7 +97,7 @@ static void joinDevices(const MachineParts &parts, Machine &machine) {
 static CollectiveCosts withLink(const CollectiveCosts &measured, const Link &link) {
   CollectiveCosts costs = link;
   for (size_t kind = 0; kind < std::size(kCollectiveKinds); ++kind)
-    costs.of(CollectiveKind(kind)) = measured.of(CollectiveKind(kind));
+    costs.measurementOf(CollectiveKind(kind)) = measured.measurementOf(CollectiveKind(kind));
   return costs;
 }
 

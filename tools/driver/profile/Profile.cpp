@@ -147,12 +147,12 @@ Error Profiler::measureMatrices(KernelRates &rates) {
     };
   };
   const ShapeGrid whole{{1}, {1, 8, 32, 128, 512, 2048}, {64, 256, 768, 3072, 32768}, {64, 256, 768, 3072}};
-  if (Error error = measureTable(rates.products[{GemmKind::Matrix, "float32"}], GemmKind::Matrix,
-                                 "aten::linear", whole, linear(at::kFloat)))
+  if (Error error = measureTable(rates.gemms[{GemmKind::Matrix, "float32"}], GemmKind::Matrix, "aten::linear",
+                                 whole, linear(at::kFloat)))
     return error;
   const ShapeGrid narrow{{1}, {1, 32, 512}, {256, 768, 3072}, {256, 768, 3072}};
-  return measureTable(rates.products[{GemmKind::Matrix, "bfloat16"}], GemmKind::Matrix, "aten::linear",
-                      narrow, linear(at::kBFloat16));
+  return measureTable(rates.gemms[{GemmKind::Matrix, "bfloat16"}], GemmKind::Matrix, "aten::linear", narrow,
+                      linear(at::kBFloat16));
 }
 
 /// Square images; the depth includes all taps.
@@ -182,8 +182,7 @@ Error Profiler::measureConvolutions(KernelRates &rates) {
                    std::vector<int64_t>{1, 1},
                    int64_t(1)};
     };
-    if (Error error =
-            measureTable(rates.products[{kind, "float32"}], kind, "aten::conv2d", grid, convolution))
+    if (Error error = measureTable(rates.gemms[{kind, "float32"}], kind, "aten::conv2d", grid, convolution))
       return error;
   }
   return Error::success();
@@ -206,7 +205,7 @@ Error Profiler::measureAttention(KernelRates &rates) {
                  false};
   };
   const ShapeGrid heads{{12}, {1, 32, 128, 512}, {32, 128, 512}, {64}};
-  return measureTable(rates.products[{GemmKind::Attention, "float32"}], GemmKind::Attention,
+  return measureTable(rates.gemms[{GemmKind::Attention, "float32"}], GemmKind::Attention,
                       "aten::scaled_dot_product_attention", heads, attention);
 }
 
@@ -339,7 +338,7 @@ Error Profiler::measureCollectives(CollectiveCosts &collectives) {
     auto measured = measureCollective(kind, name);
     if (!measured)
       return measured.takeError();
-    collectives.of(kind) = std::move(*measured);
+    collectives.measurementOf(kind) = std::move(*measured);
   }
   return Error::success();
 }
@@ -359,10 +358,10 @@ Error Profiler::measure(Machine &machine) {
   machine.collectives = machine.link;
   if (Error error = measureCollectives(machine.collectives))
     return error;
-  const RateTable &products = rates->products[{GemmKind::Matrix, "float32"}];
+  const RateTable &gemms = rates->gemms[{GemmKind::Matrix, "float32"}];
   for (DeviceSpec &device : machine.devices) {
     device.dispatchSeconds = callSeconds;
-    device.flopsPerSecond = *llvm::max_element(products.allRates());
+    device.flopsPerSecond = *llvm::max_element(gemms.allRates());
     device.memoryBytesPerSecond = rates->otherOperators.allRates().back();
     device.rates = rates;
   }

@@ -64,7 +64,7 @@ private:
   /// results.
   double slowest = std::numeric_limits<double>::infinity(), best = slowest;
   /// Nothing fits: all configurations are listed to say what would.
-  bool listsAll = false;
+  bool triesAllMicrobatches = false;
   /// Second attempt of those that lack memory; without progress.
   bool triesAgain = false;
   std::vector<Estimate> estimates;
@@ -108,7 +108,7 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
   request.best = &best;
-  request.listsAll = listsAll;
+  request.triesAllMicrobatches = triesAllMicrobatches;
   request.onEstimate = [this](const Estimate &estimate, double share) {
     return addEstimate(estimate, triesAgain ? 1 : share);
   };
@@ -229,7 +229,7 @@ std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
   auto lacks = [](const Estimate &one) { return one.lacksMemory || one.obstacle.empty(); };
   if (!memoryDecidesReplication() || watch.isInterrupted())
     return std::nullopt;
-  listsAll = true;
+  triesAllMicrobatches = true;
   tried.clear();
   slowest = best = std::numeric_limits<double>::infinity();
   if (auto error = evaluateAll()) {
@@ -341,7 +341,7 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     result.obstacle = toString(forecast.takeError());
     return;
   }
-  const double seconds = forecast->forecast.seconds;
+  const double seconds = forecast->simulation.seconds;
   // A plan that was cut again, or is slower than estimated, is compared with the next estimate.
   if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
     result.seconds = seconds;

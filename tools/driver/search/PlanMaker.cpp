@@ -291,7 +291,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
     const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory,
                                           program->cuts);
     const MemoryConstrainedCutter::Fitted fitted = fitting.fit();
-    for (uint64_t work : {kWorkWithin, uint64_t(0)}) {
+    for (uint64_t work : {kWeightLimitedWork, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
       next.weightLimits = fitted.weightLimits;
       next.cutWork = work;
@@ -333,7 +333,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::fitCut(const PipelineShape &sha
 static double secondsOf(const plan::Plan &plan) {
   auto forecast = forecastOf(plan, "the plan");
   if (forecast)
-    return forecast->forecast.seconds;
+    return forecast->simulation.seconds;
   consumeError(forecast.takeError());
   return std::numeric_limits<double>::infinity();
 }

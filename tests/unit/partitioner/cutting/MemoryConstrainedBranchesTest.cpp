@@ -25,7 +25,7 @@ struct Branches : CutMemory {
     for (uint32_t stage = 0; stage < stages; ++stage) {
       const RankMemory own = ofStage(stageOf, stage);
       held[stage % ranks].weights += own.weights;
-      held[stage % ranks].others = std::max(held[stage % ranks].others, own.others);
+      held[stage % ranks].activations = std::max(held[stage % ranks].activations, own.activations);
     }
     return held;
   }
@@ -83,7 +83,7 @@ private:
     llvm::SmallSet<uint32_t, 8> weights;
     for (auto [node, known] : llvm::enumerate(model.graph.nodes))
       if (stageOf[node] == stage) {
-        held.others = std::max(held.others, beside[node]);
+        held.activations = std::max(held.activations, beside[node]);
         for (uint32_t weight : known.weights)
           if (weights.insert(weight).second)
             held.weights += model.graph.weightBytes[weight];
@@ -93,7 +93,7 @@ private:
       auto isHere = [&](uint32_t to) { return stageOf[to] == stage; };
       if (llvm::any_of(value.consumers, isElsewhere) &&
           (stageOf[value.producer] == stage || llvm::any_of(value.consumers, isHere)))
-        held.others += value.bytes;
+        held.activations += value.bytes;
     }
     return held;
   }

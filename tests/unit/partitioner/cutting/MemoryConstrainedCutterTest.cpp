@@ -26,7 +26,7 @@ struct Chain : CutMemory {
     for (auto [node, stage] : llvm::enumerate(stageOf)) {
       RankMemory &rank = held[stage % ranks];
       rank.weights += model.graph.weightBytes[node];
-      rank.others = std::max(rank.others, beside[node]);
+      rank.activations = std::max(rank.activations, beside[node]);
     }
     return held;
   }

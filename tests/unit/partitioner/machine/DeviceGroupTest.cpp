@@ -124,7 +124,7 @@ TEST(Place, SumsOverLinksOfGroupsOfDataAlone) {
 TEST(Place, TakesLinksAsAllOthersForThose) {
   Machine machine = Machine::cpu(4);
   machine.nodes = Machine::Nodes{2, {1e-3, 1e9}, Link{1e-3, 1e9}};
-  machine.collectives.of(CollectiveKind::AllReduce) =
+  machine.collectives.measurementOf(CollectiveKind::AllReduce) =
       CollectiveCosts::Measured{/*latencySeconds=*/1e-2, /*ranks=*/2, {}};
   const Machine plain = machine;
   for (auto [from, to] : {std::pair(0, 1), {2, 3}})

@@ -26,7 +26,7 @@ std::vector<RankMemory> heldBy(func::FuncOp function, unsigned tpRank, uint32_t 
     const StageMemory memory = memoryOf(stage, microbatch->inferred, microbatch->shapes, /*threads=*/1);
     RankMemory &rank = held[stage.getIndex() % ranks];
     rank.weights += memory.weightBytes;
-    rank.others = std::max(rank.others, memory.activationBytes);
+    rank.activations = std::max(rank.activations, memory.activationBytes);
   }
   return held;
 }
@@ -69,7 +69,7 @@ int checkProgram(uint32_t seed) {
   int more = 0;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(held[rank].weights, most[rank].weights);
-    EXPECT_EQ(held[rank].others, most[rank].others);
+    EXPECT_EQ(held[rank].activations, most[rank].activations);
     more += most[rank].bytes() > first[rank].bytes();
   }
   return more;

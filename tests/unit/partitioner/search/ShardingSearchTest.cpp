@@ -28,13 +28,13 @@ public:
     double seconds;
   };
   Oracle(func::FuncOp function, const Link &link)
-      : propagation(function), communication(propagation, kRanks, link) {}
+      : analyzed(function), communication(analyzed, kRanks, link) {}
 
   /// For each number of bytes that can be split the least seconds; nothing where there is too much to try.
   std::optional<std::vector<Plan>> run(ArrayRef<WeightDecision> all) {
     for (const WeightDecision &weight : all)
       weights.push_back(weight.weight);
-    auto *plans = plansAfter(Shardings(propagation, kRanks), 0);
+    auto *plans = plansAfter(Shardings(analyzed, kRanks), 0);
     return plans ? std::optional(*plans) : std::nullopt;
   }
 
@@ -64,7 +64,7 @@ private:
       return nullptr;
     std::vector<Plan> plans{{0, 0}};
     for (auto [index, weight] : llvm::enumerate(weights))
-      for (unsigned dim = 0; dim < 2 * propagation.typeOf({weight}).getRank(); ++dim)
+      for (unsigned dim = 0; dim < 2 * analyzed.typeOf({weight}).getRank(); ++dim)
         if (!(decided >> index & 1) && !shardings.lookup({weight}))
           if (!addPlansOf({weight, dim / 2, dim % 2 == 1}, shardings, decided, plans))
             return nullptr;
@@ -73,7 +73,7 @@ private:
 
   bool addPlansOf(const ShardingSeed &seed, const Shardings &shardings, unsigned decided,
                   std::vector<Plan> &plans) {
-    if (propagation.sizeOf({ParamOp(seed.weight)}, seed.dim) < kRanks)
+    if (analyzed.sizeOf({ParamOp(seed.weight)}, seed.dim) < kRanks)
       return true;
     ShardingGroup found = shardings.shardingGroupOf(seed);
     if (found.count < int32_t(kRanks))
@@ -81,7 +81,7 @@ private:
     int64_t bytes = 0;
     for (auto [index, weight] : llvm::enumerate(weights))
       if (!(decided >> index & 1) && found.tensors.contains({weight})) {
-        bytes += propagation.bytesOf({weight});
+        bytes += analyzed.bytesOf({weight});
         decided |= 1 << index;
       }
     Shardings next = shardings;
@@ -92,8 +92,8 @@ private:
     return after;
   }
 
-  ShardingPropagation propagation;
-  Communication communication;
+  AnalyzedFunction analyzed;
+  CommunicationCosts communication;
   std::vector<ParamOp> weights;
   std::map<State, std::vector<Plan>> states;
 };
@@ -122,14 +122,14 @@ TEST(ShardingSearchTest, AnswersTellWhetherAClassIsWhatItWas) {
   auto module = parseModule(layersOf(std::vector<int>(4, 32)));
   ASSERT_TRUE(module);
   auto function = *module->getOps<func::FuncOp>().begin();
-  const ShardingPropagation propagation(function);
+  const AnalyzedFunction analyzed(function);
   auto seedOf = [&](StringRef name) {
     for (auto param : function.getOps<ParamOp>())
       if (param.getName() == name)
         return ShardingSeed{param, 0};
     return ShardingSeed();
   };
-  Shardings shardings(propagation, kRanks);
+  Shardings shardings(analyzed, kRanks);
   Shardings::Dependencies dependencies;
   const ShardingGroup before = shardings.shardingGroupOf(seedOf("0.up"), &dependencies);
   EXPECT_FALSE(dependencies.empty());

@@ -51,8 +51,8 @@ static TrainingStageCost stageOf(std::vector<int64_t> items) {
 }
 
 /// Forward and backward pass of one micro-batch that takes what `part` says, as simulate gives it.
-static RankForecast passesOf(const TrainingStageCost &part, bool isSplit = false) {
-  RankForecast rank;
+static RankSimulation passesOf(const TrainingStageCost &part, bool isSplit = false) {
+  RankSimulation rank;
   double now = 0;
   auto pass = [&](plan::ActionKind kind, double seconds) {
     TimedAction timed{{}, now, now + seconds};

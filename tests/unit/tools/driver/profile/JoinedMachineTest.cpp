@@ -16,14 +16,14 @@ protected:
 
   static CollectiveCosts collectivesAt(double rate) {
     CollectiveCosts costs;
-    costs.of(CollectiveKind::AllReduce) = {1e-4, 2, RateTable({{64}}, {rate})};
+    costs.measurementOf(CollectiveKind::AllReduce) = {1e-4, 2, RateTable({{64}}, {rate})};
     return costs;
   }
   /// A block of so many devices, which slow links tie to the others.
   void add(uint32_t devices, double speed = 1, Link link = kFast) {
     Machine &block = parts.blocks.emplace_back();
     auto rates = std::make_shared<KernelRates>();
-    rates->products[{GemmKind::Matrix, "float32"}] =
+    rates->gemms[{GemmKind::Matrix, "float32"}] =
         RateTable({{1}, {1, 8}, {8}, {8}}, {speed * 1e9, speed * 5e9});
     rates->operators["aten.gelu"] = RateTable({{64}}, {speed * 2e9});
     for (uint32_t index = 0; index < devices; ++index, ++count)

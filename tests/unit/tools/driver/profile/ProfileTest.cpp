@@ -65,7 +65,7 @@ TEST_F(ProfileTest, MeasuresProductsUpToTheWidthOfVocabularies) {
   const Machine machine = profiled(timer, 1);
   EXPECT_THAT(timer.columns[at::kFloat], ElementsAre(64, 256, 768, 3072, 32768));
   EXPECT_THAT(timer.columns[at::kBFloat16], ElementsAre(256, 768, 3072));
-  const RateTable &matrix = machine.devices[0].rates->products.at({GemmKind::Matrix, "float32"});
+  const RateTable &matrix = machine.devices[0].rates->gemms.at({GemmKind::Matrix, "float32"});
   EXPECT_THAT(matrix.axisSizes().at(2), ElementsAre(64, 256, 768, 3072, 32768));
   EXPECT_THAT(matrix.axisSizes().at(1), ElementsAre(1, 8, 32, 128, 512, 2048));
 }
@@ -74,9 +74,9 @@ TEST_F(ProfileTest, MeasuresProductsUpToTheWidthOfVocabularies) {
 TEST_F(ProfileTest, MeasuresWhatTensorRanksOfImagesDo) {
   ToldTimer timer({1e-3});
   const Machine machine = profiled(timer, 1);
-  const RateTable &pointwise = machine.devices[0].rates->products.at({GemmKind::Pointwise, "float32"});
+  const RateTable &pointwise = machine.devices[0].rates->gemms.at({GemmKind::Pointwise, "float32"});
   EXPECT_EQ(pointwise.axisSizes().at(2).front(), 32);
-  const RateTable &gather = machine.collectives.of(CollectiveKind::AllGather)->bytesPerSecond;
+  const RateTable &gather = machine.collectives.measurementOf(CollectiveKind::AllGather)->bytesPerSecond;
   EXPECT_EQ(gather.axisSizes().at(0).back(), 32 << 20);
 }
 
@@ -115,10 +115,10 @@ TEST_F(ProfileTest, TakesTheMedianOfPasses) {
     EXPECT_EQ(timer.rounds, rounds.size());
     EXPECT_DOUBLE_EQ(device.dispatchSeconds, 2e-3);
     // Of what takes no longer than a call, a tenth is thought to be its own.
-    EXPECT_NEAR(device.rates->products.at({GemmKind::Matrix, "float32"}).at({1, 1, 64, 64}),
-                2 * 64 * 64 / 2e-4, 1e4);
+    EXPECT_NEAR(device.rates->gemms.at({GemmKind::Matrix, "float32"}).at({1, 1, 64, 64}), 2 * 64 * 64 / 2e-4,
+                1e4);
     EXPECT_NEAR(device.rates->otherOperators.at({3 * 4 * 4096}), 3 * 4 * 4096 / 2e-4, 1e5);
-    EXPECT_NEAR(machine.collectives.of(CollectiveKind::AllReduce)->latencySeconds, 2e-4, 1e-9);
+    EXPECT_NEAR(machine.collectives.measurementOf(CollectiveKind::AllReduce)->latencySeconds, 2e-4, 1e-9);
     EXPECT_NEAR(machine.link.latencySeconds, 2e-3, 1e-9);
     EXPECT_NEAR(machine.link.bytesPerSecond, (4 << 20) / 4e-3, 1e6);
   }

@@ -1,10 +1,10 @@
-//===- PipelineCache.h - Contents of PipelineCache --------------*- C++ -*-===//
+//===- PipelineCacheContents.h - What PipelineCache holds -------*- C++ -*-===//
 //
-// The class is declared in PipelineSearch.h.
+// PipelineCache itself is declared in PipelineSearch.h.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINECACHE_H
-#define CLEAVE_PARTITIONER_SEARCH_PIPELINECACHE_H
+#ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINECACHECONTENTS_H
+#define CLEAVE_PARTITIONER_SEARCH_PIPELINECACHECONTENTS_H
 
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/search/PipelineSearch.h"
@@ -26,31 +26,34 @@ struct OperationPrices {
   llvm::DenseMap<mlir::Operation *, double> seconds;
 };
 
-/// A configuration as a map key.
+/// The fields of a configuration that differ among searches of one function: all but tensorParallelSize,
+/// which the function fixes, and training.sequenceParallel, which is the same in all of them.
 using ConfigurationKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int, int>;
 ConfigurationKey keyOf(const Configuration &configuration);
 
 /// The simulated result of a cut.
 struct CutOutcome {
   double seconds = 0;
-  /// By pipeline rank: peak bytes, and the part of them that is values waiting for other passes.
+  /// By pipeline rank: peak bytes, and the part of them that the stages' own peaks do not include: values
+  /// that wait to be sent or used.
   std::vector<int64_t> peakBytes = {}, waitingBytes = {};
   std::string failure = {};
 };
 
 struct PipelineCache::Contents {
-  explicit Contents(mlir::func::FuncOp function) : whole(function) {}
+  explicit Contents(mlir::func::FuncOp function) : wholeBatch(function) {}
   /// The groups of `kinds` that equal these.
   std::vector<const DeviceGroup *> kindsOf(llvm::ArrayRef<DeviceGroup> groups);
 
-  ExampleShapes whole;
+  /// Shapes of the whole batch.
+  ExampleShapes wholeBatch;
   /// All device groups, each once. Everything that prices depend on is in these, so prices hold for all
   /// requests.
   std::list<DeviceGroup> kinds;
   /// By the device groups of a pipeline.
   std::map<std::vector<const DeviceGroup *>, ModelGraphs> graphs;
   /// By the number of micro-batches of all data-parallel ranks together: the shapes of one.
-  std::map<uint32_t, ExampleShapes> parts;
+  std::map<uint32_t, ExampleShapes> microbatchShapes;
   /// By that number, recomputation (nothing for inference), and device group.
   std::map<std::tuple<uint32_t, std::optional<Recompute>, const DeviceGroup *>, OperationPrices> prices;
   std::map<ConfigurationKey, double> secondsLowerBound;
@@ -65,4 +68,4 @@ struct PipelineCache::Contents {
 
 } // namespace cleave
 
-#endif // CLEAVE_PARTITIONER_SEARCH_PIPELINECACHE_H
+#endif // CLEAVE_PARTITIONER_SEARCH_PIPELINECACHECONTENTS_H
