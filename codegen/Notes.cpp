@@ -174,12 +174,11 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
   for (auto &[name, use] : unknown)
     notes.push_back(makeNote(
         "no-semantics", modulePath(use.first), name,
-        llvm::formatv(
-            "{0} has no entry in the op-semantics table; every tensor-parallel rank computes it in full, and "
-            "the batch is not split: "
-            "in {1}{2}",
-            name, placeOf(use.first),
-            use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
+        llvm::formatv("{0} has no entry in the op-semantics table; every tensor-parallel rank computes it in "
+                      "full, and a "
+                      "batch that it uses is not split: in {1}{2}",
+                      name, placeOf(use.first),
+                      use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
   llvm::MapVector<StringRef, OperatorOp> random;
   forEachCall(function, [&](OperatorOp call) {
     if (isRandom(call))

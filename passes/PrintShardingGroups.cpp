@@ -58,7 +58,7 @@ struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> 
   static void print(ParamOp seed, unsigned dim, const ShardingGroup &found) {
     llvm::outs() << "sharding group of " << seed.getName() << " dim " << dim << ": " << found.count
                  << " parts, " << found.tensors.size() << " tensors, " << found.partialSums.size()
-                 << " all-reduces, " << found.gathers.size() << " gathers, " << found.reshards.size()
+                 << " all-reduces, " << found.gathers.size() << " all-gathers, " << found.reshards.size()
                  << " reshards, " << found.outputs.size() << " outputs\n";
     for (auto &[tensor, labelled] : found.tensors)
       if (auto param = tensor.value.getDefiningOp<ParamOp>())

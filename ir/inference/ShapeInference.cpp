@@ -196,18 +196,18 @@ struct Samples {
           bool onlyTraced)
       : fitter(sizes, limits) {
     runs.reserve(fitter.samples().size());
-    for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
-      runs.emplace_back(point, /*tracksStorages=*/runs.empty()).run(function);
+    for (auto &sample : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
+      runs.emplace_back(sample, /*tracksStorages=*/runs.empty()).run(function);
   }
 
-  /// Runs the function at points that distinguish the candidate expressions; false if there are no such
-  /// points.
+  /// Runs the function at further samples, which distinguish the candidate expressions; false if there
+  /// are none.
   bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
     size_t before = fitter.samples().size();
     for (const std::vector<int64_t> &observed : unresolved)
       fitter.addSamples(fitter.distinguishingSamples(observed));
-    for (auto &point : ArrayRef(fitter.samples()).drop_front(before))
-      runs.emplace_back(point).run(function);
+    for (auto &sample : ArrayRef(fitter.samples()).drop_front(before))
+      runs.emplace_back(sample).run(function);
     return fitter.samples().size() > before;
   }
 

@@ -285,7 +285,7 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   const TokenPermutation::Verdict verdict = orders.visit(op);
   if (verdict == TokenPermutation::Verdict::Refused)
     return sortObstacle(op);
-  // The values that a followed Place writes are all indices of the batch, or no indices.
+  // The values that a followed Scatter writes are all indices of the batch, or no indices.
   if (verdict == TokenPermutation::Verdict::Followed)
     return semantics.permutationRole == PermutationRole::Scatter
                ? std::nullopt

@@ -29,8 +29,8 @@ static std::optional<SymbolicDim> multiple(StringRef text, int64_t times) {
 /// A constant number of the program, also one in a tensor.
 static std::optional<int64_t> constantOf(Value value) {
   if (auto held = value.getDefiningOp<ParamOp>())
-    return held.getValue() && held.getValue()->size() == 1 ? std::optional((*held.getValue())[0])
-                                                           : std::nullopt;
+    return held.getIntegers() && held.getIntegers()->size() == 1 ? std::optional((*held.getIntegers())[0])
+                                                                 : std::nullopt;
   auto made = value.getDefiningOp<OperatorOp>();
   if (made && semanticsOf(made.getName()).isScalar && made->getNumOperands() == 1 &&
       isTensorLike(value.getType()))

@@ -1,4 +1,4 @@
-//===- Communicator.h - Collectives of one tensor-parallel group *- C++ -*-===//
+//===- Communicator.h - A tensor-parallel group -----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 #define CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 

@@ -22,7 +22,7 @@ uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature);
 class PeerExchange final : public Exchange {
 public:
   /// \param account  counts received values.
-  /// \param hasCoordinator      outputs go to rank 0, else to `outputRankOf`.
+  /// \param hasCoordinator  outputs go to rank 0, else to `outputRankOf`.
   /// `plan`, `membership` and `links` must outlive the result. Its waits end when the transport is closed and
   /// the links are aborted.
   PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool hasCoordinator,

@@ -34,7 +34,7 @@ struct KnownPeer {
   PeerClock::time_point progressed() const;
 };
 
-/// A wait with a timeout, counted from its begin or the last progress of another process, whichever is later.
+/// A wait with a timeout, counted from its beginning or the last progress of another process, whichever is later.
 struct PeerWait {
   PeerClock::time_point begin;
   std::string what;

@@ -267,7 +267,7 @@ def test_words_of_pictures_do_not_touch(name, width, browser, request):
         assert rows == pytest.approx(names[: len(rows)], abs=1)
 
 
-# What was evaluated -----------------------------------------------------------------------------------------------------
+# What was evaluated ---------------------------------------------------------------------------------------------------
 
 
 @needs_browser

@@ -39,10 +39,10 @@ void Rolling::rollFrom(TensorRef tensor, const std::string &name) {
 void Rolling::roll(const ShardingGroup &split, const std::string &what) {
   if (split.count < 2)
     return;
-  ++report.classes;
+  ++report.groups;
   // What several labels share would have to take the place of two others.
   if (!split.shared.empty()) {
-    ++report.kept["class: labels share positions"];
+    ++report.kept["group: labels share positions"];
     return;
   }
   group = &split, name = what;
@@ -56,7 +56,7 @@ void Rolling::roll(const ShardingGroup &split, const std::string &what) {
   }
   report.rolled += isRolled;
   if (!isRolled)
-    ++report.kept["class: no two labels have as many positions in each tensor"];
+    ++report.kept["group: no two labels have as many positions in each tensor"];
 }
 
 /// Labels change places with those that have as many positions in each tensor. False where none do.

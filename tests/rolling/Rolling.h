@@ -18,9 +18,9 @@
 namespace cleave {
 
 struct RollingReport {
-  /// Classes of two labels or more, those of them that were rolled, and calls that were run on rolled
+  /// Sharding groups of two labels or more, those of them that were rolled, and calls that were run on rolled
   /// operands.
-  size_t classes = 0, rolled = 0, calls = 0;
+  size_t groups = 0, rolled = 0, calls = 0;
   /// Calls by operator.
   std::map<std::string, size_t> operators;
   /// Why sharding groups were not rolled, or calls not run, and how often.

@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
   options.microbatches = 1;
   try {
     RollingReport report = roll(options);
-    llvm::outs() << llvm::json::Value(llvm::json::Object{{"classes", report.classes},
+    llvm::outs() << llvm::json::Value(llvm::json::Object{{"groups", report.groups},
                                                          {"rolled", report.rolled},
                                                          {"calls", report.calls},
                                                          {"operators", counts(report.operators)},

@@ -2,7 +2,7 @@
 // What cannot be split is left out.
 
 // Six tokens make the view one of rows by chance: of other numbers of tokens it takes every part of a row.
-// CHECK: sharding group of named dim 0: 6 parts, 2 tensors, 0 all-reduces, 1 gathers, 0 reshards, 0 outputs
+// CHECK: sharding group of named dim 0: 6 parts, 2 tensors, 0 all-reduces, 1 all-gathers, 0 reshards, 0 outputs
 // CHECK-NEXT: weight named dim 0, first half 0:3
 // CHECK-NEXT: gather operand 0 of aten.reshape
 func.func @named(%x: tensor<?x4xf32, #cleave.layout<dims = ["n", "4"]>>)

@@ -2,11 +2,11 @@
 // What a split owes is printed, wherever the split tensors go.
 
 // A sum of a tensor and its transpose splits one dimension, and needs the operand whole that is split in the other.
-// CHECK: sharding group of w dim 0: 4 parts, {{.*}} 1 gathers, 0 reshards, 1 outputs
+// CHECK: sharding group of w dim 0: 4 parts, {{.*}} 1 all-gathers, 0 reshards, 1 outputs
 // CHECK-NEXT: weight w dim 0
 // CHECK-NEXT: gather operand 1 of aten.add.Tensor
 // CHECK-NEXT: output 0
-// CHECK: sharding group of w dim 1: 4 parts, {{.*}} 1 gathers, 0 reshards, 1 outputs
+// CHECK: sharding group of w dim 1: 4 parts, {{.*}} 1 all-gathers, 0 reshards, 1 outputs
 func.func @transposed() -> !cleave.tensor {
   %w = cleave.param "w" {role = "parameter"} : tensor<4x4xf32>
   %zero = cleave.constant(0 : i64) : i64
@@ -21,7 +21,7 @@ func.func @transposed() -> !cleave.tensor {
 }
 
 // A bias that is not split is added by one rank.
-// CHECK: sharding group of up dim 0: 8 parts, {{.*}} 1 all-reduces, 0 gathers, 0 reshards, 0 outputs
+// CHECK: sharding group of up dim 0: 8 parts, {{.*}} 1 all-reduces, 0 all-gathers, 0 reshards, 0 outputs
 // CHECK: all-reduce aten.linear
 // CHECK-NEXT: add once operand 2 of aten.linear
 func.func @bias(%x: tensor<4x6xf32>) -> !cleave.tensor {

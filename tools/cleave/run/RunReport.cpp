@@ -115,7 +115,7 @@ Object RunReport::toJson() const {
 static std::string megabytes(int64_t bytes) { return llvm::formatv("{0:f2}", double(bytes) / 1e6); }
 
 void RunReport::printText(llvm::raw_ostream &out) const {
-  out << llvm::formatv("{0:f2} ms a step{1}\n", secondsPerStep * 1e3, bubble ? ", steps pipelined" : "");
+  out << llvm::formatv("{0:f2} ms a step\n", secondsPerStep * 1e3);
   if (bubble)
     out << llvm::formatv("{0:f2} ms for one step by itself; bubble {1:f1} %, {2:f1} % by formula\n",
                          secondsAlone * 1e3, *bubble * 100, *bubbleByFormula * 100);

@@ -73,7 +73,7 @@ TEST_F(TensorParallelTest, GivesWhatTorchGives) {
       for (int64_t batch : {1, 5, 9}) {
         const at::Tensor x = at::randn({batch, 8}), y = llvm::cantFail(session->run({x}))[0];
         EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5))
-            << pipelineRanks << " pipelineRanks, tp " << tp;
+            << pipelineRanks << " pipeline ranks, tp " << tp;
         for (int i = 0; i < 20; ++i)
           EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], y)) << "the same bits each time";
       }
@@ -123,7 +123,7 @@ TEST_F(GpuGroupTest, GivesWhatTorchGives) {
     auto session = open(model.writer, options);
     for (int64_t batch : {1, 5, 9}) {
       const at::Tensor x = at::randn({batch, 8}), y = llvm::cantFail(session->run({x}))[0];
-      EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5)) << pipelineRanks << " pipelineRanks";
+      EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5)) << pipelineRanks << " pipeline ranks";
       for (int i = 0; i < 20; ++i)
         EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], y)) << "the same bits each time";
     }
