@@ -40,7 +40,7 @@ static void readMachine(llvm::StringRef path) {
                 device.memoryBytes.value_or(1) > 0,
             "a machine with figures that are none");
     if (device.rates)
-      for (auto &[key, table] : device.rates->products)
+      for (auto &[key, table] : device.rates->gemms)
         promise(table.at({1, 2, 3, 4}) > 0 && std::isfinite(table.at({1e9, 1e9, 1e9, 1e9})),
                 "a rate that is none");
   }
