@@ -35,9 +35,9 @@ func.func @bias(%x: tensor<4x6xf32>) -> !cleave.tensor {
 }
 
 // Products with vectors and plain sums are sums of parts.
-// CHECK: sharding group of m dim 1: 8 parts, {{.*}} 1 all-reduces, 0 gathers
+// CHECK: sharding group of m dim 1: 8 parts, {{.*}} 1 all-reduces, 0 all-gathers
 // CHECK: all-reduce aten.mv
-// CHECK: sharding group of s dim 1: 6 parts, {{.*}} 1 all-reduces, 0 gathers
+// CHECK: sharding group of s dim 1: 6 parts, {{.*}} 1 all-reduces, 0 all-gathers
 // CHECK: all-reduce aten.sum.dim_IntList
 func.func @vectors(%x: tensor<8xf32>) -> (!cleave.tensor, !cleave.tensor) {
   %m = cleave.param "m" {role = "parameter"} : tensor<3x8xf32>

@@ -71,7 +71,7 @@ func.func @items(%x: tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
 }
 
 // Behind a tensor whose size is in the data there may be any positions: what is joined with it is gathered.
-// CHECK: sharding group of rows dim 0: 4 parts, 1 tensors, 0 all-reduces, 1 gathers
+// CHECK: sharding group of rows dim 0: 4 parts, 1 tensors, 0 all-reduces, 1 all-gathers
 // CHECK-NEXT: weight rows dim 0
 // CHECK-NEXT: gather operand 0 of cleave.list
 func.func @joined_with_unknown(%x: tensor<6xi64>) -> !cleave.tensor {
