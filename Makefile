@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -18,6 +18,9 @@ cleave: setup ## `cleave` and `cleave-trace` alone, into build/bin/
 build: setup ## every executable, into build/bin/
 	cmake --preset release
 	cmake --build build --parallel $(JOBS)
+
+build-cost: ## what the last build of each file took, by target
+	.venv/bin/python cmake/build_cost.py build
 
 test: build ## every test
 	ctest --test-dir build --output-on-failure --parallel $(JOBS)

@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_RPATH ${CLEAVE_TORCH}/lib)
 set(CLEAVE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Cleave)
 
-# Public headers, as cleave/FOLDER/NAME.h without rooms; so they include each other.
+# Public headers, as cleave/FOLDER/NAME.h without layers; so they include each other.
 function(install_headers COMPONENT)
   foreach(HEADER ${ARGN})
     string(CONFIGURE [[

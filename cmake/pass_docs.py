@@ -14,7 +14,7 @@ What does each pass do, and with which options? `cleave-opt FILE --PASS=OPTION=V
 In the order of `cleave compile`: [strip-boundaries](#strip-boundaries), [infer-types](#infer-types), [fold-sizes](#fold-sizes),
 [rewrite-idioms](#rewrite-idioms), [lower-precision](#lower-precision), [annotate-sharding](#annotate-sharding),
 [propagate-sharding](#propagate-sharding), [insert-reshards](#insert-reshards), [partition-spmd](#partition-spmd),
-[place-collectives](#place-collectives), [assign-stages](#assign-stages), [assign-schedule](#assign-schedule),
+[optimize-collectives](#optimize-collectives), [assign-stages](#assign-stages), [assign-schedule](#assign-schedule),
 [split-stages](#split-stages). For tests: [print-sharding-groups](#print-sharding-groups).
 
 """

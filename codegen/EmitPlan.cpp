@@ -7,9 +7,9 @@
 #include "ir/Signature.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "partitioner/memory/MemoryPlan.h"
 #include "partitioner/memory/Microbatch.h"
 #include "partitioner/memory/SpecializeRank.h"
+#include "partitioner/memory/StageMemory.h"
 #include "partitioner/simulation/Schedules.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -31,14 +31,13 @@ private:
   void start(const PlanOrigin &origin);
   std::unique_ptr<plan::Signature> signatureOf(func::FuncOp function, SymbolIndices &symbols);
   /// Adds the programs of one tensor-parallel rank of every stage.
-  LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
+  LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
                             const SymbolIndices &symbols);
   void addStage(StageOp stage, uint32_t ranks);
-  void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank);
-  void addDimensions(func::FuncOp function);
+  void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addShardingGroups(func::FuncOp function);
   void addWeights();
-  void addShard(plan::Weight &weight, uint32_t rank, uint32_t tensorRank,
-                std::optional<ShardingAttr> sharding);
+  void addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank, std::optional<ShardingAttr> sharding);
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
   PlanTables tables;
@@ -49,7 +48,7 @@ private:
 
 void PlanEmitter::start(const PlanOrigin &origin) {
   result->producer = origin.producer;
-  result->pipeline = origin.pipeline;
+  result->pass_pipeline = origin.passPipeline;
   result->fingerprint = std::make_unique<plan::wire::Hash>(origin.fingerprint);
   result->mesh = std::make_unique<plan::Mesh>();
 }
@@ -117,30 +116,32 @@ void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
 
 /// Threads of the devices that run the stage, the maximum over data-parallel ranks; one if no machine was
 /// given.
-static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRank) {
+static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tpRank) {
   auto target = decisionOf<TargetAttr>(function);
   const DenseI64ArrayAttr threads = target ? target.getThreads() : DenseI64ArrayAttr();
   if (!threads)
     return 1;
   const ScheduleAttr schedule = scheduleOf(function);
-  const size_t dataRanks = schedule.getDataRanks(), tensorRanks = tensorRanksOf(function);
+  const size_t dataParallelSize = schedule.getDataRanks(),
+               tensorParallelSize = tensorParallelSizeOf(function);
   std::optional<int64_t> most;
-  for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank) {
+  for (size_t dpRank = 0; dpRank < dataParallelSize; ++dpRank) {
     const size_t device =
-        (stage.getIndex() % schedule.getRanks() * dataRanks + dataRank) * tensorRanks + tensorRank;
+        (stage.getIndex() % schedule.getPipelineRanks() * dataParallelSize + dpRank) * tensorParallelSize +
+        tpRank;
     if (device < size_t(threads.size()))
       most = std::max(most.value_or(0), threads[device]);
   }
   return most.value_or(1);
 }
 
-void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank) {
+void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank) {
   auto function = stage->getParentOfType<func::FuncOp>();
   ExampleShapes shapes(function);
   auto cut = decisionOf<CutAttr>(function);
   auto prediction = std::make_unique<plan::Prediction>();
   prediction->stage = stage.getIndex();
-  prediction->tp_rank = tensorRank;
+  prediction->tp_rank = tpRank;
   prediction->seconds = cut.getSeconds()[stage.getIndex()];
   prediction->recv_bytes = cut.getRecvBytes()[stage.getIndex()];
   if (DenseF64ArrayAttr seconds = scheduleOf(function).getMicrobatchSeconds())
@@ -151,12 +152,12 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
     prediction->bytes_touched += work.bytes;
   }
   StageMemory memory =
-      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tensorRank));
+      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank));
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
   // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
   // the outputs.
-  if (microbatch.isPart && tensorRank == 0)
+  if (microbatch.isPart && tpRank == 0)
     for (Value output : function.getBody().front().getTerminator()->getOperands())
       if (output.getDefiningOp() == stage)
         prediction->activation_bytes += shapes.bytesOf(output);
@@ -164,7 +165,7 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
   result->predictions.push_back(std::move(prediction));
 }
 
-LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
+LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
                                        const SymbolIndices &symbols) {
   const ScheduleAttr schedule = scheduleOf(function);
   auto microbatch = Microbatch::of(function, schedule.getBatch() ? schedule.getBatch().getValue() : "",
@@ -178,38 +179,38 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
     if (failed(program))
       return failure();
     (*program)->signature = signature;
-    (*program)->tp_rank = tensorRank;
+    (*program)->tp_rank = tpRank;
     result->programs.push_back(std::move(*program));
-    if (tensorRank == 0)
+    if (tpRank == 0)
       for (auto &point : emitter.takeCapturePoints()) {
         point->signature = signature;
         result->capture_points.push_back(std::move(point));
       }
     // The stages are those of the first signature; further signatures share them.
-    if (signature == 0 && tensorRank == 0)
+    if (signature == 0 && tpRank == 0)
       addStage(stage, ranks);
     if (signature == 0)
-      addPrediction(stage, *microbatch, tensorRank);
+      addPrediction(stage, *microbatch, tpRank);
   }
-  if (tensorRank == 0)
+  if (tpRank == 0)
     for (plan::Note &note : notesOf(function, microbatch->inferred))
       result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
   return success();
 }
 
-void PlanEmitter::addDimensions(func::FuncOp function) {
+void PlanEmitter::addShardingGroups(func::FuncOp function) {
   auto decision = decisionOf<ShardingDecisionAttr>(function);
   if (!decision)
     return;
-  for (auto dim : decision.getDims().getAsRange<ParallelDimAttr>()) {
-    auto dimension = std::make_unique<plan::ParallelDim>();
-    dimension->path = dim.getPath().str();
-    dimension->parts = dim.getParts();
-    for (StringRef weight : dim.getWeights().getAsValueRange<StringAttr>())
-      dimension->weights.push_back(weight.str());
-    dimension->sums = dim.getSums();
-    dimension->gathers = dim.getGathers();
-    result->dimensions.push_back(std::move(dimension));
+  for (auto group : decision.getGroups().getAsRange<ShardingGroupAttr>()) {
+    auto entry = std::make_unique<plan::ShardingGroup>();
+    entry->path = group.getPath().str();
+    entry->parts = group.getParts();
+    for (StringRef weight : group.getWeights().getAsValueRange<StringAttr>())
+      entry->weights.push_back(weight.str());
+    entry->all_reduces = group.getAllReduces();
+    entry->all_gathers = group.getAllGathers();
+    result->sharding_groups.push_back(std::move(entry));
   }
 }
 
@@ -240,10 +241,11 @@ static void addTarget(TargetAttr target, plan::Plan &plan) {
     plan.memory_limits.assign(limits.asArrayRef().begin(), limits.asArrayRef().end());
 }
 
-static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t ranks, int64_t dataRanks) {
+static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t ranks,
+                                int64_t dataParallelSize) {
   if (ranks > stages)
     return function.emitError() << ranks << " ranks, expected at most " << stages << ", one a stage";
-  if (const int64_t all = dataRanks * ranks * tensorRanksOf(function); all > kMaxRanks)
+  if (const int64_t all = dataParallelSize * ranks * tensorParallelSizeOf(function); all > kMaxRanks)
     return function.emitError() << all << " ranks, expected at most " << kMaxRanks;
   return success();
 }
@@ -253,22 +255,22 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     return failure();
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
   const ScheduleAttr schedule = scheduleOf(function);
-  const uint32_t ranks = schedule.getRanks();
-  const int64_t dataRanks = schedule.getDataRanks();
-  if (failed(checkRanks(function, stages.size(), ranks, dataRanks)))
+  const uint32_t ranks = schedule.getPipelineRanks();
+  const int64_t dataParallelSize = schedule.getDataRanks();
+  if (failed(checkRanks(function, stages.size(), ranks, dataParallelSize)))
     return failure();
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
   result->signatures.push_back(signatureOf(function, symbols));
   result->mesh->pp = ranks;
-  result->mesh->tp = tensorRanksOf(function);
-  result->mesh->dp = dataRanks;
-  for (uint32_t tensorRank = 0; tensorRank < result->mesh->tp; ++tensorRank) {
+  result->mesh->tp = tensorParallelSizeOf(function);
+  result->mesh->dp = dataParallelSize;
+  for (uint32_t tpRank = 0; tpRank < result->mesh->tp; ++tpRank) {
     auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
-    if (failed(specializeRank(own, tensorRank)) || failed(addPrograms(own, index, tensorRank, symbols)))
+    if (failed(specializeRank(own, tpRank)) || failed(addPrograms(own, index, tpRank, symbols)))
       return failure();
   }
-  addDimensions(function);
+  addShardingGroups(function);
   if (StringAttr batch = schedule.getBatch())
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
@@ -281,17 +283,17 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   return success();
 }
 
-void PlanEmitter::addShard(plan::Weight &weight, uint32_t rank, uint32_t tensorRank,
+void PlanEmitter::addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank,
                            std::optional<ShardingAttr> sharding) {
   auto shard = std::make_unique<plan::WeightShard>();
   shard->rank = rank;
   shard->key = weight.name;
   shard->shape = weight.shape;
   if (sharding) {
-    SmallVector<int64_t> part = sharding->shapeOf(tensorRank, shard->shape);
+    SmallVector<int64_t> part = sharding->shapeOf(tpRank, shard->shape);
     shard->shape.assign(part.begin(), part.end());
     shard->segment_dim = sharding->getDim();
-    ArrayRef<int64_t> ranges = sharding->getRanks()[tensorRank];
+    ArrayRef<int64_t> ranges = sharding->getRanks()[tpRank];
     for (size_t i = 0; i < ranges.size(); i += 2) {
       shard->segment_offsets.push_back(ranges[i]);
       shard->segment_sizes.push_back(ranges[i + 1]);
@@ -324,12 +326,12 @@ void PlanEmitter::addWeights() {
   llvm::MapVector<std::pair<uint32_t, uint32_t>, uint32_t> placed;
   for (auto &program : result->programs)
     for (uint32_t rank : result->stages[program->stage]->ranks)
-      if (plan::tensorRankOf(*result, rank) == program->tp_rank)
+      if (plan::tpRankOf(*result, rank) == program->tp_rank)
         for (auto &use : program->weights)
           placed.insert({{use->weight, rank}, program->tp_rank});
-  for (auto &[place, tensorRank] : placed)
-    addShard(*result->weights[place.first], place.second, tensorRank,
-             (tables.weights.begin() + place.first)->second.getShard());
+  for (auto &[shard, tpRank] : placed)
+    addShard(*result->weights[shard.first], shard.second, tpRank,
+             (tables.weights.begin() + shard.first)->second.getShard());
 }
 
 std::unique_ptr<plan::Plan> PlanEmitter::finish() {

@@ -12,7 +12,7 @@ struct PlanOrigin {
   std::string producer;
   plan::Digest fingerprint;
   /// The pass pipeline, as text.
-  std::string pipeline;
+  std::string passPipeline;
 };
 
 /// Emits a plan for `module`, whose functions contain only stages (after split-stages). The plan is complete

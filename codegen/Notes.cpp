@@ -101,7 +101,7 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
 
 /// True if cuts were refused because their weights exceed a device's memory.
 static bool refusesCuts(CutAttr cut) {
-  const DenseI64ArrayAttr limits = cut.getWeightLimits();
+  const DenseI64ArrayAttr limits = cut.getWeightLimitRange();
   return limits && limits[1] != LimitRange::kNoLimit;
 }
 
@@ -174,8 +174,9 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
   for (auto &[name, use] : unknown)
     notes.push_back(makeNote(
         "no-semantics", modulePath(use.first), name,
-        llvm::formatv("{0} has no entry in the op-semantics table; it runs whole wherever it is: "
-                      "in {1}{2}",
+        llvm::formatv("{0} has no entry in the op-semantics table; every tensor-parallel rank computes it in "
+                      "full, and a "
+                      "batch that it uses is not split: in {1}{2}",
                       name, placeOf(use.first),
                       use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
   llvm::MapVector<StringRef, OperatorOp> random;
@@ -208,7 +209,7 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
 
 /// Weights that all tensor-parallel ranks hold whole, by the first operator that uses them.
 static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes) {
-  if (tensorRanksOf(function) < 2)
+  if (tensorParallelSizeOf(function) < 2)
     return;
   ExampleShapes shapes(function);
   function.walk([&](ParamOp param) {

@@ -26,11 +26,11 @@
 
 namespace cleave {
 
-/// Registers the operators and their meta kernels; may be called again. The runtime has the kernels that do
-/// the work. The program does not say which group a call is for: a rank has one.
+/// Registers the operators and their meta kernels; may be called again. The runtime has the kernels that
+/// communicate; `shard`'s kernel is here. The program does not say which group a call is for: a rank has one.
 void registerCollectives();
 
-/// A tensor's ranges along `dim`, in order. Throws c10::Error for what is not there.
+/// A tensor's ranges along `dim`, in order. Throws c10::Error if the tensor has no such dimension or range.
 at::Tensor shard(const at::Tensor &tensor, int64_t dim, at::IntArrayRef ranges);
 
 /// Sum of the sizes of ranges (`width` 2) or pieces (3), checked: whole tuples, nothing negative.

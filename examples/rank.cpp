@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
   llvm::ExitOnError check("error: ");
   SessionOptions options;
   options.launch = check(launchFromEnvironment());
-  options.led = true;
+  options.hasCoordinator = true;
   std::unique_ptr<Session> session = check(Session::open(argv[1], options));
   if (session->process() != 0) {
     check(session->serve());

@@ -69,25 +69,25 @@ LogicalResult WeightShardingAttr::verify(EmitError emitError, StringAttr style, 
   return success();
 }
 
-LogicalResult ParallelDimAttr::verify(EmitError emitError, StringAttr, int64_t parts, ArrayAttr weights,
-                                      int64_t sums, int64_t gathers) {
-  if (parts < 1 || sums < 0 || gathers < 0)
-    return emitError() << "found parts = " << parts << ", sums = " << sums << ", gathers = " << gathers
-                       << ", expected parts, and no number below 0";
+LogicalResult ShardingGroupAttr::verify(EmitError emitError, StringAttr, int64_t parts, ArrayAttr weights,
+                                        int64_t allReduces, int64_t allGathers) {
+  if (parts < 1 || allReduces < 0 || allGathers < 0)
+    return emitError() << "found parts = " << parts << ", all_reduces = " << allReduces
+                       << ", all_gathers = " << allGathers << ", expected parts, and no number below 0";
   return checkItems<StringAttr>(emitError, "weights", weights, "names");
 }
 
-LogicalResult ShardingDecisionAttr::verify(EmitError emitError, ArrayAttr dims, DenseF64ArrayAttr seconds,
-                                           DenseI64ArrayAttr memoryLimits) {
-  if (failed(checkItems<ParallelDimAttr>(emitError, "dims", dims, "#cleave.parallel_dim")) ||
+LogicalResult ShardingDecisionAttr::verify(EmitError emitError, ArrayAttr groups, DenseF64ArrayAttr seconds,
+                                           DenseI64ArrayAttr memoryLimitRange) {
+  if (failed(checkItems<ShardingGroupAttr>(emitError, "groups", groups, "#cleave.sharding_group")) ||
       failed(checkPair(emitError, "seconds", seconds, "those of the decision, and a lower bound")))
     return failure();
-  return checkRange(emitError, "memory_limits", memoryLimits);
+  return checkRange(emitError, "memory_limit_range", memoryLimitRange);
 }
 
 LogicalResult CutAttr::verify(EmitError emitError, DenseF64ArrayAttr seconds, DenseI64ArrayAttr recvBytes,
                               DenseF64ArrayAttr bound, StringAttr, StringAttr,
-                              DenseI64ArrayAttr weightLimits) {
+                              DenseI64ArrayAttr weightLimitRange) {
   if (seconds.empty() || seconds.size() != recvBytes.size())
     return emitError() << "found " << seconds.size() << " seconds and " << recvBytes.size()
                        << " recv_bytes, expected one of each a stage";
@@ -95,14 +95,14 @@ LogicalResult CutAttr::verify(EmitError emitError, DenseF64ArrayAttr seconds, De
     return emitError() << "found bound = " << bound << ", expected one number";
   if (failed(checkAmounts(emitError, "recv_bytes", recvBytes)))
     return failure();
-  return checkRange(emitError, "weight_limits", weightLimits);
+  return checkRange(emitError, "weight_limit_range", weightLimitRange);
 }
 
-LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t ranks, int64_t dataRanks,
+LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t pipelineRanks, int64_t dataParallelSize,
                                    int64_t microbatches, StringAttr batch, StringAttr batchObstacle,
                                    DenseF64ArrayAttr) {
-  if (failed(checkCount(emitError, "ranks", ranks)) ||
-      failed(checkCount(emitError, "data_ranks", dataRanks)) ||
+  if (failed(checkCount(emitError, "pipeline_ranks", pipelineRanks)) ||
+      failed(checkCount(emitError, "data_ranks", dataParallelSize)) ||
       failed(checkCount(emitError, "microbatches", microbatches)))
     return failure();
   if (batch && batchObstacle)

@@ -42,11 +42,11 @@ def SizeLimitAttr : CleaveAttr<"SizeLimit", "size_limit"> {
 def SeedAttr : CleaveAttr<"Seed", "seed"> {
   let summary = "the dimension of a weight from which a sharding group is propagated";
   let description = [{
-    `order`: how many seeds of the function come before this one. `ends`: the sharding group is this weight alone; the
+    `order`: how many seeds of the function come before this one. `weight_only`: the sharding group is this weight alone; the
     results of its operators are gathered at once.
   }];
   let parameters = (ins "int64_t":$dim, DefaultValuedParameter<"int64_t", "0">:$order,
-                        DefaultValuedParameter<"bool", "false">:$ends);
+                        DefaultValuedParameter<"bool", "false">:$weight_only);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
@@ -64,15 +64,15 @@ def WeightShardingAttr : DecisionAttr<"WeightSharding", "weight_sharding"> {
                         DefaultValuedParameter<"bool", "false">:$not_worth_sharding);
 }
 
-def ParallelDimAttr : CleaveAttr<"ParallelDim", "parallel_dim"> {
+def ShardingGroupAttr : CleaveAttr<"ShardingGroup", "sharding_group"> {
   let summary = "a sharding group: the tensor dimensions that are sharded together";
   let description = [{
     `path`: the innermost module that contains all its weights; empty for the model. `parts`: number of labels that are
-    distributed over the ranks, such as heads. `weights`: the names of its weights. `sums` and `gathers`: its numbers of
-    all-reduces, and of all-gathers and reshards, before they are merged.
+    distributed over the ranks, such as heads. `weights`: the names of its weights. `all_reduces` and `all_gathers`: its numbers
+    of all-reduces, and of all-gathers and reshards, before they are merged.
   }];
-  let parameters = (ins "::mlir::StringAttr":$path, "int64_t":$parts, "::mlir::ArrayAttr":$weights, "int64_t":$sums,
-                        "int64_t":$gathers);
+  let parameters = (ins "::mlir::StringAttr":$path, "int64_t":$parts, "::mlir::ArrayAttr":$weights, "int64_t":$all_reduces,
+                        "int64_t":$all_gathers);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
@@ -80,12 +80,13 @@ def ParallelDimAttr : CleaveAttr<"ParallelDim", "parallel_dim"> {
 def ShardingDecisionAttr : DecisionAttr<"ShardingDecision", "sharding_decision"> {
   let summary = "what annotate-sharding has decided for a function";
   let description = [{
-    `dims`: the sharding groups, as `#cleave.parallel_dim`. `seconds`: those of the collectives of this sharding, and a lower
-    bound of that over all shardings of these weights. `memory_limits`: half-open range [a, b) of the option `memory`, in
-    bytes, for which annotate-sharding decides the same; left out if any limit does.
+    `groups`: the sharding groups, as `#cleave.sharding_group`. `seconds`: two numbers, the seconds of this sharding's
+    collectives and a lower bound of those seconds over all shardings of these weights. `memory_limit_range`: half-open range
+    [a, b) of the option `memory`, in bytes, for which annotate-sharding decides the same; left out if the decision is the same
+    for every limit.
   }];
-  let parameters = (ins "::mlir::ArrayAttr":$dims, ExactNumbers:$seconds,
-                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$memory_limits);
+  let parameters = (ins "::mlir::ArrayAttr":$groups, ExactNumbers:$seconds,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$memory_limit_range);
 }
 
 def CutAttr : DecisionAttr<"Cut", "cut"> {
@@ -93,31 +94,31 @@ def CutAttr : DecisionAttr<"Cut", "cut"> {
   let description = [{
     assign-stages sets this on the function. Per stage: `seconds` (predicted) and `recv_bytes` (from other stages). `bound`:
     lower bound of the slowest stage's seconds over all contiguous cuts. `proof`: whether the cut is proven optimal, or why
-    not. `bottleneck`: an operation that alone takes longer than a balanced stage. `weight_limits`: half-open range [a, b) of
-    the weight limit of a device, in bytes, for which the cut is the same.
+    not. `bottleneck`: an operation that alone takes longer than a balanced stage. `weight_limit_range`: half-open range [a, b)
+    of the weight limit of a device, in bytes, for which the cut is the same.
   }];
   let parameters = (ins ExactNumbers:$seconds, "::mlir::DenseI64ArrayAttr":$recv_bytes,
                         OptionalExactNumbers:$bound, OptionalParameter<"::mlir::StringAttr">:$proof,
                         OptionalParameter<"::mlir::StringAttr">:$bottleneck,
-                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$weight_limits);
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$weight_limit_range);
 }
 
 def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
-  let summary = "how many ranks run a function, and in how many micro-batches";
+  let summary = "how many pipeline and data-parallel ranks run a function, and in how many micro-batches";
   let description = [{
-    assign-schedule sets this on the function. `ranks`: number of pipeline ranks (pp). `data_ranks`: number of data-parallel
-    ranks (dp). `microbatches`: number for each data-parallel rank. `batch`: the dynamic dimension that micro-batches and
-    data-parallel ranks split, or else `batch_obstacle`: why none is split. `microbatch_seconds`: per stage, for the largest
-    micro-batch.
+    assign-schedule sets this on the function. The order of passes is not in it: it is made with the plan (plan::Schedule).
+    `pipeline_ranks`: number of pipeline ranks (pp). `data_ranks`: number of data-parallel ranks (dp). `microbatches`: number
+    for each data-parallel rank. `batch`: the dynamic dimension that micro-batches and data-parallel ranks split, or else
+    `batch_obstacle`: why none is split. `microbatch_seconds`: per stage, for the largest micro-batch.
   }];
-  let parameters = (ins "int64_t":$ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
+  let parameters = (ins "int64_t":$pipeline_ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
                         DefaultValuedParameter<"int64_t", "1">:$microbatches, OptionalParameter<"::mlir::StringAttr">:$batch,
                         OptionalParameter<"::mlir::StringAttr">:$batch_obstacle,
                         OptionalExactNumbers:$microbatch_seconds);
 }
 
 def LinkOverrideAttr : CleaveAttr<"LinkOverride", "link_override"> {
-  let summary = "a link between two pipeline ranks whose speed differs from the others'";
+  let summary = "a link between two ranks of the mesh (not pipeline ranks) whose speed differs from `link`";
   let parameters = (ins "int64_t":$from, "int64_t":$to, ExactNumbers:$speed);
   let assemblyFormat = "`<` $from `->` $to `,` $speed `>`";
   let genVerifyDecl = 1;
@@ -127,8 +128,9 @@ def TargetAttr : DecisionAttr<"Target", "target"> {
   let summary = "the machine that a schedule was made for";
   let description = [{
     assign-schedule sets this on the function. `machine`: a checksum of the machine. `link`: latency in seconds and bytes per
-    second between two ranks; `link_overrides`: those of links that differ, as `#cleave.link_override`. Per rank: names of
-    the `devices`, how many `threads` each has, and `memory_limits` in bytes, 0 for a device without a limit.
+    second between two ranks of the mesh; `link_overrides`: those of links that differ, as `#cleave.link_override`. Per rank
+    of the mesh: names of the `devices`, how many `threads` each has, and `memory_limits` in bytes, 0 for a device without a
+    limit.
   }];
   let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$machine, OptionalExactNumbers:$link,
                         OptionalParameter<"::mlir::ArrayAttr">:$link_overrides, OptionalParameter<"::mlir::ArrayAttr">:$devices,

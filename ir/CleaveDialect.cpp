@@ -51,10 +51,9 @@ LogicalResult ParamOp::verify() {
   if (!llvm::is_contained({"parameter", "buffer", "constant"}, getRole()))
     return emitOpError("found role \"") << getRole() << "\", expected parameter, buffer or constant";
   auto type = dyn_cast<RankedTensorType>(getResult().getType());
-  bool canHaveValue = type && type.hasStaticShape() && type.getElementType().isInteger(64);
-  if (getValue() && (!canHaveValue || type.getNumElements() != int64_t(getValue()->size())))
-    return emitOpError("found a value of ")
-           << getValue()->size() << " integers for " << getResult().getType();
+  bool canHaveIntegers = type && type.hasStaticShape() && type.getElementType().isInteger(64);
+  if (getIntegers() && (!canHaveIntegers || type.getNumElements() != int64_t(getIntegers()->size())))
+    return emitOpError("found ") << getIntegers()->size() << " integers for " << getResult().getType();
   bool canHaveNumber =
       getRole() == "constant" && type && type.getRank() == 0 && isa<FloatType>(type.getElementType());
   if (getNumber() && !canHaveNumber)

@@ -15,17 +15,19 @@ def ParamOp : CleaveOp<"param", [Pure]> {
     A name and a type, never bytes.
 
     - `aliases`: other paths of the same tensor (tied weights).
-    - `value`: elements of a small integer tensor, for size arithmetic.
-    - `number`: value of a constant 0-d floating-point tensor, for the recognition of idioms.
+    - `role`: `parameter`, `buffer` or `constant`, as the input kinds of torch.export. It is not the role of an input
+      (`cleave.role`).
+    - `integers`: the known elements of a small integer tensor, for size arithmetic.
+    - `number`: the known value of a constant 0-d floating-point tensor, for the recognition of idioms.
     - `wrapped`: the tensor is a wrapped number: it never widens the dtype of a tensor that it is combined with.
-    - `shard`: sharding of the weight over a tensor-parallel group. The type is that of a rank's shard, the first rank's
-      in a program of all ranks.
+    - `shard`: sharding of the weight over a tensor-parallel group. The result type is that of the rank's shard; in a
+      program for all ranks, that of rank 0's shard.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
     ```
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
-                       OptionalAttr<DenseI64ArrayAttr>:$value, OptionalAttr<F64Attr>:$number,
+                       OptionalAttr<DenseI64ArrayAttr>:$integers, OptionalAttr<F64Attr>:$number,
                        UnitAttr:$wrapped,
                        OptionalAttr<ShardingAttr>:$shard);
   let results = (outs AnyType:$result);
@@ -71,7 +73,7 @@ def FirstRankOp : CleaveOp<"first_rank", [Pure]> {
   let summary = "the operand on the first rank of a tensor-parallel group, None on the others";
   let description = [{
     `%b = cleave.first_rank %bias : (tensor<768xf32>) -> tensor<768xf32>`, for a bias that must be added to a partial sum once.
-    The result has the type of the operand on all ranks.
+    The IR type of the result is the operand's, although the value is None on all ranks but the first.
   }];
   let arguments = (ins AnyType:$value);
   let results = (outs AnyType:$result);
@@ -114,7 +116,7 @@ def UnpackOp : CleaveOp<"unpack", [DeclareOpInterfaceMethods<MemoryEffectsOpInte
 
 // Not pure: it must stay if nothing reads it but an update writes it.
 def StateOp : CleaveOp<"state", [MemoryEffects<[MemWrite]>]> {
-  let summary = "state of a module at the begin of a request";
+  let summary = "value of a module's state at the beginning of a request";
   let description = [{
     `initial` is the value in the first request of a session. A ranked type holds in every request; a state whose shape
     changes has no ranked type.
@@ -186,7 +188,7 @@ def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
 }
 
 def StageOp : CleaveOp<"stage", [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects]> {
-  let summary = "a pipeline stage: all operations that its device runs";
+  let summary = "a pipeline stage: the operations that its pipeline rank runs as one program";
   let description = [{
     Operands are the values that the stage receives, from the request or from other stages; results are the values that
     later stages or the caller use. Weights are parameters inside.

@@ -1,7 +1,7 @@
 //===- ConstantFolding.cpp - Operators on constants -----------------------===//
 #include "ir/ConstantFolding.h"
 #include "ir/Aggregates.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Matchers.h"

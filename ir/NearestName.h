@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-/// `; did you mean transformer.h?`: the one of `names` with the smallest edit distance from `wanted`, which
-/// is at most a third of its letters; empty if there is none.
+/// `; did you mean transformer.h?`: the one of `names` with the smallest edit distance from `wanted`, if that
+/// is at most a third of the length of `wanted`; empty if there is none.
 std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<std::string> names);
 
 } // namespace cleave

@@ -40,7 +40,8 @@ public:
   llvm::StringRef getName() { return getOperation()->getName().getStringRef(); }
   /// The name without its overload: `aten.add` for `aten.add.Tensor`.
   llvm::StringRef getBaseName();
-  /// The operand for argument `name` of the schema; null if the schema has no such argument, or it is empty.
+  /// The operand for argument `name` of the schema; null if the schema has no such argument, or `name` is
+  /// empty. An absent argument is a constant None, not null.
   mlir::Value getArgument(llvm::StringRef name);
   /// The schema's name of the operand; empty if it has none.
   llvm::StringRef getArgumentName(unsigned operand);

@@ -14,11 +14,13 @@ namespace cleave {
 //   ["fixed", value]   a scalar that is part of the program
 inline constexpr llvm::StringLiteral kInputTreeAttr = "cleave.input_tree";
 inline constexpr llvm::StringLiteral kOutputTreeAttr = "cleave.output_tree";
-// Attributes of the function's arguments and results.
+// Of the function's arguments and results: the name for the caller. Of arguments alone: what the input means
+// (`tokens`, …).
 inline constexpr llvm::StringLiteral kNameAttr = "cleave.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "cleave.role";
 
-/// Build trees; `children` are trees themselves.
+/// Build trees. `children` are what follows the kind in the list above: trees, for a dict also keys, for
+/// `fixed` the value.
 mlir::Attribute leafTree(mlir::Builder &builder, unsigned leaf);
 mlir::Attribute nodeTree(mlir::Builder &builder, llvm::StringRef kind,
                          llvm::ArrayRef<mlir::Attribute> children);

@@ -43,13 +43,13 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       auto style = parseShardingStyle(word);
       if (!style)
         return fail("--shard " + text + ": " + toString(style.takeError()));
-      request.rules.push_back({pattern.str(), *style});
+      request.constraints.push_back({pattern.str(), *style});
     }
     ShardingDecision decision = decideSharding(function, request);
-    if (!decision.unmatched.empty())
-      return fail("--shard " + decision.unmatched.front() +
+    if (!decision.unmatchedPatterns.empty())
+      return fail("--shard " + decision.unmatchedPatterns.front() +
                   ": matches no weight of a linear layer, convolution or embedding" +
-                  suggestName(decision.unmatched.front(), decision));
+                  suggestName(decision.unmatchedPatterns.front(), decision));
     for (WeightDecision weight : decision.weights)
       if (weight.asked && *weight.asked != weight.style)
         return fail("--shard: " + weight.weight.getName().str() + " cannot be " +
@@ -88,28 +88,28 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
 
   void write(func::FuncOp function, const ShardingDecision &decision) {
     Builder b(&getContext());
-    function->setAttr(kTensorRanksAttr, b.getI64IntegerAttr(tp));
+    function->setAttr(kTensorParallelSizeAttr, b.getI64IntegerAttr(tp));
     llvm::DenseMap<Operation *, SeedAttr> seeds;
     for (auto [order, seed] : llvm::enumerate(decision.seeds))
-      seeds[ParamOp(seed.weight)] = SeedAttr::get(&getContext(), seed.dim, order, seed.ends);
+      seeds[ParamOp(seed.weight)] = SeedAttr::get(&getContext(), seed.dim, order, seed.weightOnly);
     for (const WeightDecision &weight : decision.weights)
       setDecision(ParamOp(weight.weight),
                   WeightShardingAttr::get(&getContext(), b.getStringAttr(wordOf(weight.style)),
                                           seeds.lookup(ParamOp(weight.weight)), weight.asked.has_value(),
                                           weight.isNotWorthSharding && weight.seed < 0));
-    SmallVector<Attribute> dims;
-    for (const SplitDimension &dimension : decision.dimensions) {
-      SmallVector<StringRef> weights(dimension.weights.begin(), dimension.weights.end());
-      dims.push_back(ParallelDimAttr::get(&getContext(), b.getStringAttr(dimension.path), dimension.parts,
-                                          b.getStrArrayAttr(weights), dimension.sums, dimension.gathers));
+    SmallVector<Attribute> groups;
+    for (const ShardingGroupSummary &group : decision.groups) {
+      SmallVector<StringRef> weights(group.weights.begin(), group.weights.end());
+      groups.push_back(ShardingGroupAttr::get(&getContext(), b.getStringAttr(group.path), group.parts,
+                                              b.getStrArrayAttr(weights), group.sums, group.gathers));
     }
     DenseI64ArrayAttr limits;
     if (memory > 0)
-      limits = b.getDenseI64ArrayAttr({decision.memoryLimits.least, decision.memoryLimits.tooLarge});
+      limits = b.getDenseI64ArrayAttr({decision.memoryLimitRange.least, decision.memoryLimitRange.tooLarge});
     setDecision<ShardingDecisionAttr>(
-        function,
-        ShardingDecisionAttr::get(&getContext(), b.getArrayAttr(dims),
-                                  b.getDenseF64ArrayAttr({decision.seconds, decision.leastSeconds}), limits));
+        function, ShardingDecisionAttr::get(
+                      &getContext(), b.getArrayAttr(groups),
+                      b.getDenseF64ArrayAttr({decision.seconds, decision.secondsLowerBound}), limits));
   }
 };
 } // namespace

@@ -29,7 +29,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
       return fail("found " + Twine(ranks) + " ranks, expected at most " + Twine(kMaxRanks));
     if (dp == 0 || dp > kMaxRanks)
       return fail("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMaxRanks));
-    const uint32_t tensorRanks = tensorRanksOf(function), width = tensorRanks * dp;
+    const uint32_t tensorParallelSize = tensorParallelSizeOf(function), width = tensorParallelSize * dp;
     const size_t devices = size_t(ranks) * width;
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(devices)) : Machine::load(machine);
     if (!target)
@@ -37,7 +37,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     auto obstacle = microbatches == 1 && dp == 1 ? std::nullopt : findBatchObstacle(function, batch);
     if (obstacle && (microbatches > 1 || dp > 1))
       return report(*obstacle);
-    const PipelineDeviceGroups groups(*target, ranks, width, tensorRanks);
+    const PipelineDeviceGroups groups(*target, ranks, width, tensorParallelSize);
     unsigned count = microbatches;
     if (count == 0)
       count = obstacle ? 1 : fastestCount(function, groups);
@@ -110,7 +110,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   SmallVector<double> secondsAt(const ExampleShapes &shapes, const PipelineDeviceGroups &groups) {
     SmallVector<double> seconds(1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
-      if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
+      if (auto stage = op.getAttrOfType<IntegerAttr>(kStageIndexAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));
         seconds[stage.getInt()] +=
             operationSeconds(&op, shapes, groups.kinds[groups.ranks[stage.getInt() % ranks].kind]);

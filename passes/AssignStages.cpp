@@ -24,14 +24,15 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(stages)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
-    const uint32_t tensorRanks = tensorRanksOf(function);
+    const uint32_t tensorParallelSize = tensorParallelSizeOf(function);
     if (dp == 0 || dp > kMaxRanks)
       return fail(("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMaxRanks)).str());
-    const PipelineDeviceGroups places(*target, ranks ? ranks : stages, tensorRanks * dp, tensorRanks);
+    const PipelineDeviceGroups places(*target, ranks ? ranks : stages, tensorParallelSize * dp,
+                                      tensorParallelSize);
     ModelGraph model = buildModelGraph(function, places.kinds, stages);
     CutRequest request;
     request.stages = places.stageDevices(stages);
-    request.stagesOfRank = ranks ? std::max<uint32_t>(stages / ranks, 1) : 1;
+    request.stagesPerRank = ranks ? std::max<uint32_t>(stages / ranks, 1) : 1;
     for (StageDevice &stage : request.stages)
       if (memory > 0)
         stage.weightLimit = memory;
@@ -70,8 +71,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   static bool leaveOutReceives(const StageGraph &graph, StageCut &cut) {
     double most = 0, sum = 0;
     for (const StageGraph::Node &node : graph.nodes) {
-      most = std::max(most, node.leastSeconds());
-      sum += node.leastSeconds();
+      most = std::max(most, node.minSeconds());
+      sum += node.minSeconds();
     }
     cut.lowerBound = std::max(most, sum / double(cut.seconds.size()));
     return cut.slowest() <= cut.lowerBound;
@@ -99,18 +100,19 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
 
   static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut, StringRef proof) {
     Builder b(function.getContext());
-    function.walk([](Operation *op) { op->removeDiscardableAttr(kStageAttr); });
+    function.walk([](Operation *op) { op->removeDiscardableAttr(kStageIndexAttr); });
     for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
       for (Operation *op : ops)
-        op->setAttr(kStageAttr, b.getI64IntegerAttr(stage));
+        op->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
     StringAttr bottleneck;
     if (cut.bottleneck)
       bottleneck = b.getStringAttr(model.graph.nodes[*cut.bottleneck].label);
     setDecision<CutAttr>(
-        function, CutAttr::get(b.getContext(), b.getDenseF64ArrayAttr(cut.seconds),
-                               b.getDenseI64ArrayAttr(cut.recvBytes), b.getDenseF64ArrayAttr(cut.lowerBound),
-                               b.getStringAttr(proof), bottleneck,
-                               b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge})));
+        function,
+        CutAttr::get(b.getContext(), b.getDenseF64ArrayAttr(cut.seconds),
+                     b.getDenseI64ArrayAttr(cut.recvBytes), b.getDenseF64ArrayAttr(cut.lowerBound),
+                     b.getStringAttr(proof), bottleneck,
+                     b.getDenseI64ArrayAttr({cut.weightLimitRange.least, cut.weightLimitRange.tooLarge})));
   }
 };
 } // namespace

@@ -14,8 +14,8 @@ namespace {
 /// Gives every operation its operands in the shardings that it needs.
 class Resolver {
 public:
-  explicit Resolver(func::FuncOp function) : block(function.getBody().front()), propagation(function) {
-    for (const SplittableCall &call : propagation.getCalls())
+  explicit Resolver(func::FuncOp function) : block(function.getBody().front()), analyzed(function) {
+    for (const AnalyzedCall &call : analyzed.getCalls())
       calls[call.op] = &call;
   }
 
@@ -39,17 +39,17 @@ private:
     auto isCall = [&](Operation *user) {
       return user->getBlock() == op->getBlock() && isa<OperatorOp>(user) && !takesItems(user);
     };
-    return isa<ListOp, TupleOp>(op) && (ShardingPropagation::isTakenByItems(op->getResult(0)) ||
+    return isa<ListOp, TupleOp>(op) && (AnalyzedFunction::isTakenByItems(op->getResult(0)) ||
                                         (isa<ListOp>(op) && llvm::all_of(op->getUsers(), isCall)));
   }
 
-  void visitCall(const SplittableCall &call) {
+  void visitCall(const AnalyzedCall &call) {
     SmallVector<ShardingAttr> operands, wanted;
     for (TensorRef tensor : call.operands)
       operands.push_back(shardingOf(tensor));
     for (TensorRef tensor : call.results)
       wanted.push_back(shardingOf(tensor));
-    CallSplit split = splitOf(propagation, call, operands, wanted);
+    CallSharding split = callShardingOf(analyzed, call, operands, wanted);
     for (auto [use, has, needs] : llvm::zip(call.uses, operands, split.operands))
       if (has != needs)
         use->set(reshard(use->get(), needs));
@@ -60,7 +60,7 @@ private:
   /// A boundary needs the whole value; all other users take the value before it.
   void visitBoundary(BoundaryOp boundary) {
     Value value = boundary.getValue();
-    if (!shardingOf(ShardingPropagation::tensorOf(value)))
+    if (!shardingOf(AnalyzedFunction::tensorOf(value)))
       return;
     boundary.getResult().replaceAllUsesWith(value);
     boundary.getValueMutable().set(reshard(value, {}));
@@ -71,7 +71,7 @@ private:
     op->walk([&](Operation *inner) {
       for (OpOperand &use : inner->getOpOperands())
         if (use.get().getParentBlock() == &block && isTensorLike(use.get().getType()) &&
-            shardingOf(ShardingPropagation::tensorOf(use.get())))
+            shardingOf(AnalyzedFunction::tensorOf(use.get())))
           use.set(reshard(use.get(), {}));
     });
   }
@@ -90,8 +90,8 @@ private:
   }
 
   Block &block;
-  ShardingPropagation propagation;
-  DenseMap<Operation *, const SplittableCall *> calls;
+  AnalyzedFunction analyzed;
+  DenseMap<Operation *, const AnalyzedCall *> calls;
   DenseMap<std::pair<Value, Attribute>, Value> made;
 };
 
@@ -100,7 +100,7 @@ struct InsertReshards : impl::InsertReshardsBase<InsertReshards> {
     func::FuncOp function = getOperation();
     if (failed(checkShardings(function)))
       return signalPassFailure();
-    if (tensorRanksOf(function) < 2)
+    if (tensorParallelSizeOf(function) < 2)
       return;
     shareNoLists(function);
     Resolver(function).run();

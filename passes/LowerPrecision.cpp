@@ -79,10 +79,10 @@ struct LowerPrecision : impl::LowerPrecisionBase<LowerPrecision> {
 
 /// The operands of a contraction that change their dtype with it; a list is replaced by its items.
 static SmallVector<OpOperand *> loweredOperands(OperatorOp op) {
-  StringRef wideArgument = semanticsOf(op.getName()).wideArgument;
+  StringRef widerArgument = semanticsOf(op.getName()).widerArgument;
   SmallVector<OpOperand *> found;
   for (OpOperand &operand : op->getOpOperands()) {
-    if (!wideArgument.empty() && operand.get() == op.getArgument(wideArgument))
+    if (!widerArgument.empty() && operand.get() == op.getArgument(widerArgument))
       continue;
     if (auto list = operand.get().getDefiningOp<ListOp>()) {
       for (OpOperand &item : list->getOpOperands())
@@ -105,7 +105,7 @@ static ParamOp weightBehind(Value value) {
 
 /// True if the contraction adds what may be a mask or positions, whose numbers exceed bfloat16.
 static bool addsComputed(OperatorOp op) {
-  Value added = op.getArgument(semanticsOf(op.getName()).addedArgument);
+  Value added = op.getArgument(semanticsOf(op.getName()).addend);
   return added && isTensorLike(added.getType()) && !weightBehind(added);
 }
 

@@ -18,13 +18,13 @@ namespace {
 class Partitioner : SpmdBuilder {
 public:
   Partitioner(func::FuncOp function, unsigned ranks)
-      : SpmdBuilder(function, ranks), function(function), propagation(function) {}
+      : SpmdBuilder(function, ranks), function(function), analyzed(function) {}
   void run();
 
 private:
   struct SplitCall {
-    const SplittableCall *call;
-    CallSplit split;
+    const AnalyzedCall *call;
+    CallSharding split;
     SmallVector<ShardingAttr> operands;
   };
 
@@ -43,7 +43,7 @@ private:
   void reduce(OpResult result);
 
   func::FuncOp function;
-  ShardingPropagation propagation;
+  AnalyzedFunction analyzed;
   std::vector<SplitCall> calls;
 };
 } // namespace
@@ -174,8 +174,8 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
 /// Repeats a value that groups share for each index that takes it: if a rank has parts of several groups,
 /// these may differ in size, which the operator does not support.
 void Partitioner::spreadGroups(const SplitCall &planned) {
-  const DimensionRule &rule = *planned.call->rule;
-  int64_t each = rule.factors[rule.shared->each].size;
+  const OpShardingRule &rule = *planned.call->rule;
+  int64_t each = rule.factors[rule.groupedHeads->queryHeadsPerKv].size;
   std::vector<Ranges> ranges;
   bool isEven = true;
   for (const llvm::BitVector &part : planned.split.parts) {
@@ -190,21 +190,21 @@ void Partitioner::spreadGroups(const SplitCall &planned) {
   if (isEven)
     return;
   for (auto [use, dims] : llvm::zip(planned.call->uses, rule.operands))
-    if (auto dim = llvm::find(dims, DimensionRule::Dim{rule.shared->groups}); dim != dims.end())
+    if (auto dim = llvm::find(dims, OpShardingRule::Dim{rule.groupedHeads->kvHeads}); dim != dims.end())
       use->set(pick(use->get(), dim - dims.begin(), ranges));
 }
 
 /// The first rank alone adds the bias of a partial sum.
 void Partitioner::addOnce(OperatorOp op) {
   const OpSemantics &semantics = semanticsOf(op.getName());
-  if (semantics.addedArgument.empty())
+  if (semantics.addend.empty())
     return;
   for (auto [i, argument] : llvm::enumerate(op.getSchema().arguments)) {
     OpOperand &operand = op->getOpOperand(i);
-    if (argument.name == semantics.addedArgument && isTensorLike(operand.get().getType()) &&
+    if (argument.name == semantics.addend && isTensorLike(operand.get().getType()) &&
         StringRef(argument.type).starts_with("Optional["))
       operand.set(builder.create<FirstRankOp>(location, operand.get().getType(), operand.get()));
-    if (argument.name == semantics.addedScale) {
+    if (argument.name == semantics.addendScale) {
       SmallVector<Attribute> factors(ranks, builder.getI64IntegerAttr(0));
       Attribute given;
       matchPattern(operand.get(), m_Constant(&given));
@@ -220,7 +220,7 @@ void Partitioner::addOnce(OperatorOp op) {
 /// the table's nearest end.
 void Partitioner::maskLookup(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
-  const DimensionRule &rule = *planned.call->rule;
+  const OpShardingRule &rule = *planned.call->rule;
   constexpr int64_t least = std::numeric_limits<int32_t>::min(), most = std::numeric_limits<int32_t>::max();
   SmallVector<int64_t> begins, firsts, lasts;
   for (const llvm::BitVector &part : planned.split.parts) {
@@ -337,7 +337,7 @@ void Partitioner::reorder(const SplitCall &planned) {
     // A whole item may be a result of the function, whose types are known.
     unsigned item = results.size() - 1;
     if (item < planned.call->results.size() && !planned.split.results[item])
-      if (auto type = propagation.typeOf(planned.call->results[item]))
+      if (auto type = analyzed.typeOf(planned.call->results[item]))
         results.back().setType(type);
   }
   Value result = op->getResult(0);
@@ -349,18 +349,18 @@ void Partitioner::reorder(const SplitCall &planned) {
 
 void Partitioner::partitionCall(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
-  const CallSplit &split = planned.split;
+  const CallSharding &split = planned.split;
   builder.setInsertionPoint(op);
   location = op->getLoc();
-  if (split.kind == CallSplit::Kind::Along)
+  if (split.kind == CallSharding::Kind::IndexMapped)
     return reorder(planned);
   localizeSizes(planned);
-  if (const auto &shared = planned.call->rule->shared; shared && split.factor == shared->all)
+  if (const auto &heads = planned.call->rule->groupedHeads; heads && split.factor == heads->queryHeads)
     spreadGroups(planned);
   StringRef groups = semanticsOf(op.getName()).groups;
-  if (!groups.empty() && planned.call->rule->groups == split.factor)
+  if (!groups.empty() && planned.call->rule->channelGroups == split.factor)
     setArgument(op, groups, perRank(countsOf(split.parts)));
-  if (!split.isSum)
+  if (!split.givesPartialSums)
     return;
   if (planned.call->rule->factors[split.factor].kind == FactorKind::Lookup)
     return maskLookup(planned);
@@ -370,14 +370,14 @@ void Partitioner::partitionCall(const SplitCall &planned) {
 }
 
 void Partitioner::planCalls() {
-  for (const SplittableCall &call : propagation.getCalls()) {
+  for (const AnalyzedCall &call : analyzed.getCalls()) {
     SmallVector<ShardingAttr> operands, results;
     for (TensorRef tensor : call.operands)
       operands.push_back(shardingOf(tensor));
     for (TensorRef tensor : call.results)
       results.push_back(shardingOf(tensor));
-    CallSplit split = splitOf(propagation, call, operands, results);
-    if (split.kind != CallSplit::Kind::Whole)
+    CallSharding split = callShardingOf(analyzed, call, operands, results);
+    if (split.kind != CallSharding::Kind::Replicated)
       calls.push_back({&call, std::move(split), std::move(operands)});
   }
 }
@@ -390,9 +390,8 @@ void Partitioner::run() {
   };
   std::vector<Move> moves;
   for (auto op : function.getBody().front().getOps<ReshardOp>())
-    moves.push_back(
-        {op, shardingOf(ShardingPropagation::tensorOf(op.getValue())), shardingOf(TensorRef{op})});
-  for (const SplittableCall &call : propagation.getCalls())
+    moves.push_back({op, shardingOf(AnalyzedFunction::tensorOf(op.getValue())), shardingOf(TensorRef{op})});
+  for (const AnalyzedCall &call : analyzed.getCalls())
     if (isRandom(call.op))
       shareDraws(call.op);
   for (const SplitCall &planned : calls)
@@ -419,7 +418,7 @@ struct PartitionSpmd : impl::PartitionSpmdBase<PartitionSpmd> {
   void runOnOperation() override {
     if (failed(checkShardings(getOperation())))
       return signalPassFailure();
-    unsigned ranks = tensorRanksOf(getOperation());
+    unsigned ranks = tensorParallelSizeOf(getOperation());
     if (ranks > 1)
       Partitioner(getOperation(), ranks).run();
   }

@@ -56,9 +56,10 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
     Needs types, and constants as `number` of their `cleave.param`. An idiom is rewritten if only its result is used
     elsewhere; a pattern does not match across a boundary that is kept. Types of new intermediate results are left to infer-types.
 
-    `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. In a program after partition-spmd,
-    whose types are those of tensor-parallel rank 0, idioms that depend on shapes must not be rewritten. Norms are
-    rewritten only there, since the fused operator would need a sharded width whole.
+    `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. After partition-spmd, types
+    are those of tensor-parallel rank 0, so idioms that depend on shapes must not be rewritten then. With tensor parallelism,
+    RMS norms are the only idiom rewritten at that point, and not before: fused earlier, the operator would need a sharded
+    width gathered.
   }];
   let options = [ListOption<"only", "only", "std::string", "only these idioms; all if empty">];
   let dependentDialects = ["::cleave::CleaveDialect"];
@@ -101,8 +102,9 @@ def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
 def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
   let summary = "decides which weights are sharded over tensor-parallel ranks, and how";
   let description = [{
-    Weights of contractions, convolutions and lookups get a style. Weights from which the sharding of others follows are
-    seeds: they get the dimension, their order among the seeds, and `ends` if the sharding group ends at the weight.
+    Weights of contractions (also convolutions) and lookups get a style. Weights from which the sharding of others follows
+    are seeds: they get the dimension, their order among the seeds, and `weight_only` if the sharding group is this weight
+    alone.
     ```mlir
     %w = cleave.param "c_fc.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "colwise", seed = <dim = 1>>, …} : …
     %v = cleave.param "c_proj.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "rowwise">, …} : …
@@ -158,8 +160,8 @@ def PartitionSpmd : Pass<"partition-spmd", "::mlir::func::FuncOp"> {
   }];
 }
 
-def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
-  let summary = "merges all-reduces, and makes reduce-scatters of those of which each rank uses a part";
+def OptimizeCollectives : Pass<"optimize-collectives", "::mlir::func::FuncOp"> {
+  let summary = "merges all-reduces, and turns an all-reduce whose result each rank slices into a reduce-scatter";
   let description = [{
     ```mlir
     %a = spmd.all_reduce(%0) : …
@@ -169,21 +171,21 @@ def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
     %2 = aten.add.Tensor(%0, %1, %one) : …
     %c = spmd.all_reduce(%2) : …
     ```
-    All-reduces move behind views and additions to meet others. An all-reduce of which each rank takes a part becomes
-    `spmd.reduce_scatter`.
+    All-reduces are sunk below views and additions, so that two of them can be merged. An all-reduce whose result each rank
+    slices becomes `spmd.reduce_scatter`.
   }];
 }
 
 def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
   let summary = "marks every operation with its pipeline stage";
   let description = [{
-    Runs the stage cutter and writes the stage of each operation as attribute `cleave.stage`. Operations without it are
+    Runs the stage cutter and writes the stage of each operation as attribute `cleave.stage_index`. Operations without it are
     cloned into every stage that uses them: parameters, constants, and computations too cheap to send.
     ```mlir
-    %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
+    %y = aten.linear(%x, %w, %b) {cleave.stage_index = 1 : i64} : …
     ```
-    Pipeline rank r is on the machine's device r; with t tensor-parallel and d data-parallel ranks, on the d·t devices from
-    r·d·t on: a pipeline rank is all ranks with one pp coordinate. An operation costs its time on the slowest of these. If
+    A *pipeline rank* is the set of all ranks with one pp coordinate. With t tensor-parallel and d data-parallel ranks,
+    pipeline rank r has the machine's devices r·d·t to (r + 1)·d·t − 1. An operation costs its time on the slowest of these. If
     the machine says how much memory devices have, the weights of a stage fit its device.
 
     The function gets the cutter's report, `cleave.cut`:
@@ -194,7 +196,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     | `recv_bytes` | bytes that each stage receives |
     | `bound` | lower bound of the slowest stage's seconds over all contiguous cuts |
     | `proof` | whether the cut is proven optimal, or why not |
-    | `weight_limits` | half-open range [a, b) of the weight limit of a device, in bytes, for which the cut is the same |
+    | `weight_limit_range` | half-open range [a, b) of the weight limit of a device, in bytes, for which the cut is the same |
     | `bottleneck` | one operation that alone makes balance impossible; left out if there is none |
   }];
   let options = [
@@ -207,36 +209,38 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ListOption<"weightLimits", "weight-limits", "int64_t",
                "limit of each stage's bytes of weights; the memory of its device if empty">,
     Option<"steps", "steps", "int64_t", "100000000",
-           "work budget of the search for a faster cut than program order's; 0: none">
+           "budget of the search for a faster cut than program order's, in units of work (SearchLimits::work); 0: none">
   ];
 }
 
 def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
-  let summary = "decides on ranks and micro-batches";
+  let summary = "decides on pipeline ranks and micro-batches";
   let description = [{
     Writes the decision on the function. With several micro-batches, every operation must pass dimension `batch` through;
     an error names the first that does not.
     ```mlir
     func.func @forward(…) attributes {
-      cleave.schedule = #cleave.schedule<ranks = 2, microbatches = 4, batch = "batch", microbatch_seconds = [0.1, 0.1]>,
+      cleave.schedule = #cleave.schedule<pipeline_ranks = 2, microbatches = 4, batch = "batch",
+                                         microbatch_seconds = [0.1, 0.1]>,
       cleave.target = #cleave.target<machine = "…", link = [5.0e-06, 1.0e+10], devices = ["cpu:0", "cpu:1"], threads = [1, 1]>}
     ```
     `microbatches=0` takes the number with the shortest predicted time. If the batch cannot be split, that is 1, and
-    `batch_obstacle` says why. Stage s runs on rank s mod ranks, so more stages than ranks are interleaved.
-    Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches.
+    `batch_obstacle` says why. Stage s runs on pipeline rank s mod `pipeline_ranks`, so more stages than pipeline ranks are
+    interleaved. Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches. The order of
+    passes is not decided here: it is made with the plan.
 
     | field | holds |
     |---|---|
     | `microbatch_seconds` | seconds of each stage for the largest micro-batch |
     | `machine` | a checksum of the machine |
-    | `link` | latency and bytes per second between two ranks |
+    | `link` | latency and bytes per second between two ranks of the mesh |
     | `link_overrides` | sender, receiver, latency and bytes per second of links that differ from it |
-    | `devices` | the machine's names of the ranks' devices |
+    | `devices` | the machine's names of the devices of the mesh's ranks |
     | `threads` | number of threads of each |
     | `memory_limits` | bytes of memory of each, 0 for no limit; left out if none has a limit |
   }];
   let options = [
-    Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,
+    Option<"ranks", "ranks", "unsigned", "1", "number of pipeline ranks">,
     Option<"dp", "dp", "unsigned", "1", "data-parallel ranks, each a pipeline on a part of the batch">,
     Option<"microbatches", "microbatches", "unsigned", "1",
            "parts of the batch, or of a data-parallel rank's part; 0: the best number">,
@@ -249,8 +253,8 @@ def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
   let summary = "moves the operations of each stage into a cleave.stage";
   let description = [{
     ```mlir
-    %h = aten.relu(%x) {cleave.stage = 0 : i64} : …
-    %y = aten.tanh(%h) {cleave.stage = 1 : i64} : …
+    %h = aten.relu(%x) {cleave.stage_index = 0 : i64} : …
+    %y = aten.tanh(%h) {cleave.stage_index = 1 : i64} : …
     // becomes
     %h = cleave.stage 0(%x) : (…) -> … { ^bb0(%a: …): … cleave.yield %0 : … }
     %y = cleave.stage 1(%h) : (…) -> … { ^bb0(%a: …): … cleave.yield %0 : … }

@@ -20,27 +20,27 @@ struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> 
   }
 
   static void print(func::FuncOp function) {
-    ShardingPropagation propagation(function);
+    AnalyzedFunction analyzed(function);
     llvm::DenseSet<std::pair<Value, unsigned>> seen;
     for (auto param : function.getBody().getOps<ParamOp>()) {
       auto type = dyn_cast<RankedTensorType>(param.getType());
       for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
         if (type.getDimSize(dim) < 2 || seen.contains({param, dim}))
           continue;
-        ShardingGroup found = propagation.propagate({param}, dim);
-        for (auto &[tensor, assignment] : found.tensors)
-          seen.insert({tensor.value, assignment.dim});
+        ShardingGroup found = analyzed.propagate({param}, dim);
+        for (auto &[tensor, labelled] : found.tensors)
+          seen.insert({tensor.value, labelled.dim});
         print(param, dim, found);
       }
     }
   }
 
   /// The ranges of indices that the first of two ranks has.
-  static std::string firstHalf(const ShardAssignment &assignment, const ShardingGroup &found) {
+  static std::string firstHalf(const LabelledDim &labelled, const ShardingGroup &found) {
     std::string text;
-    size_t begin = 0, size = assignment.labels.size();
-    auto isThere = [&](int32_t label) { return label < found.count / 2; };
-    auto isFirst = [&](size_t i) { return i < size && found.isWhere(assignment.labels[i], isThere); };
+    size_t begin = 0, size = labelled.labels.size();
+    auto hasLabel = [&](int32_t label) { return label < found.count / 2; };
+    auto isFirst = [&](size_t i) { return i < size && found.isOnRank(labelled.labels[i], hasLabel); };
     for (size_t i = 0; i <= size; ++i) {
       if (isFirst(i) && (i == 0 || !isFirst(i - 1)))
         begin = i;
@@ -56,16 +56,17 @@ struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> 
   }
 
   static void print(ParamOp seed, unsigned dim, const ShardingGroup &found) {
-    llvm::outs() << "class of " << seed.getName() << " dim " << dim << ": " << found.count << " parts, "
-                 << found.tensors.size() << " tensors, " << found.sums.size() << " sums, "
-                 << found.gathers.size() << " gathers, " << found.reshards.size() << " reshards, "
-                 << found.outputs.size() << " outputs\n";
-    for (auto &[tensor, assignment] : found.tensors)
+    llvm::outs() << "sharding group of " << seed.getName() << " dim " << dim << ": " << found.count
+                 << " parts, " << found.tensors.size() << " tensors, " << found.partialSums.size()
+                 << " all-reduces, " << found.gathers.size() << " all-gathers, " << found.reshards.size()
+                 << " reshards, " << found.outputs.size() << " outputs\n";
+    for (auto &[tensor, labelled] : found.tensors)
       if (auto param = tensor.value.getDefiningOp<ParamOp>())
-        llvm::outs() << "  weight " << param.getName() << " dim " << assignment.dim << ", first half"
-                     << firstHalf(assignment, found) << "\n";
-    for (OpResult sum : found.sums)
-      llvm::outs() << "  sum " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner()) << "\n";
+        llvm::outs() << "  weight " << param.getName() << " dim " << labelled.dim << ", first half"
+                     << firstHalf(labelled, found) << "\n";
+    for (OpResult sum : found.partialSums)
+      llvm::outs() << "  all-reduce " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner())
+                   << "\n";
     for (OpOperand *use : found.addOnce)
       print("add once", *use);
     for (OpOperand *use : found.gathers)

@@ -15,7 +15,7 @@ static std::vector<ShardingSeed> seedsOf(func::FuncOp function) {
   for (auto param : function.getBody().front().getOps<ParamOp>())
     if (auto sharding = decisionOf<WeightShardingAttr>(param); sharding && sharding.getSeed()) {
       const SeedAttr seed = sharding.getSeed();
-      found.push_back({seed.getOrder(), {param, unsigned(seed.getDim()), seed.getEnds()}});
+      found.push_back({seed.getOrder(), {param, unsigned(seed.getDim()), seed.getWeightOnly()}});
     }
   llvm::stable_sort(found, [](auto &left, auto &right) { return left.first < right.first; });
   std::vector<ShardingSeed> seeds;
@@ -30,11 +30,11 @@ struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
     func::FuncOp function = getOperation();
     if (failed(checkShardings(function)))
       return signalPassFailure();
-    unsigned ranks = tensorRanksOf(function);
+    unsigned ranks = tensorParallelSizeOf(function);
     if (ranks < 2)
       return;
-    ShardingPropagation propagation(function);
-    Shardings shardings(propagation, ranks);
+    AnalyzedFunction analyzed(function);
+    Shardings shardings(analyzed, ranks);
     for (const ShardingSeed &seed : seedsOf(function)) {
       auto type = dyn_cast<RankedTensorType>(ParamOp(seed.weight).getType());
       if (!type || seed.dim >= type.getRank()) {

@@ -45,7 +45,7 @@ public:
   }
 
   static std::optional<int64_t> stageOf(Operation *op) {
-    auto attribute = op->getAttrOfType<IntegerAttr>(kStageAttr);
+    auto attribute = op->getAttrOfType<IntegerAttr>(kStageIndexAttr);
     return attribute ? std::optional<int64_t>(attribute.getInt()) : std::nullopt;
   }
 
@@ -76,7 +76,7 @@ private:
     // The region has no parent yet and cannot name its context.
     OpBuilder b(op->getContext());
     b.setInsertionPointToEnd(&stages[stage].body.front());
-    b.clone(*op, stages[stage].inside)->removeDiscardableAttr(kStageAttr);
+    b.clone(*op, stages[stage].inside)->removeDiscardableAttr(kStageIndexAttr);
     return success();
   }
 

@@ -18,10 +18,10 @@ static LogicalResult checkSharding(Operation *op, Value value, ShardingAttr shar
 }
 
 LogicalResult checkShardings(func::FuncOp function) {
-  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
-  if (ranks && (ranks.getInt() < 1 || ranks.getInt() > kMaxTensorRanks))
-    return function.emitError() << kTensorRanksAttr << ": found " << ranks.getInt() << ", expected 1 to "
-                                << kMaxTensorRanks;
+  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorParallelSizeAttr);
+  if (ranks && (ranks.getInt() < 1 || ranks.getInt() > kMaxTensorParallelSize))
+    return function.emitError() << kTensorParallelSizeAttr << ": found " << ranks.getInt()
+                                << ", expected 1 to " << kMaxTensorParallelSize;
   WalkResult walk = function.walk([&](Operation *op) {
     auto all = op->getAttrOfType<ArrayAttr>(kShardingsAttr);
     for (unsigned i = 0; all && i < all.size(); ++i) {

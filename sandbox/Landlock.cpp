@@ -82,8 +82,8 @@ int limitFiles(const Rights &rights) {
     rules.allowFile(path);
   for (const std::string &path : rights.folders)
     rules.allowFolder(path, kReadFolder);
-  if (!rights.writes.empty())
-    rules.allowFolder(rights.writes, kWriteFolder);
+  if (!rights.writableFolder.empty())
+    rules.allowFolder(rights.writableFolder, kWriteFolder);
   const int error = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0 ? 0 : errno;
   close(ruleset);
   return error ? -error : version;

@@ -44,16 +44,16 @@ Protection enter(const Rights &rights) {
     protection.landlock = version;
   else
     failed("Landlock", -version);
-  if (const int error = limitSystemCalls())
+  if (const int error = blockSystemCalls())
     failed("seccomp", error);
   else
     protection.seccomp = true;
   return protection;
 }
 
-void refuseRings() {
+void blockIoUring() {
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  limitRings();
+  blockIoUringCalls();
 }
 
 const Protection &current() { return protection; }

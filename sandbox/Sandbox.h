@@ -9,15 +9,15 @@ namespace cleave::sandbox {
 
 /// What a process needs after it has given up the rest.
 struct Rights {
-  /// Regular files. Names of anything else, or of nothing, are ignored.
+  /// Regular files that may be read. Names of anything else, or of nothing, are ignored.
   std::vector<std::string> files;
-  /// Folders with all beneath them, and files of any kind.
+  /// Folders that may be read with all beneath them, and files of any kind.
   std::vector<std::string> folders;
-  /// A folder in which files are made, written and removed; empty: none.
-  std::string writes;
+  /// A folder that may be read, and in which files may be made, written and removed; empty: none.
+  std::string writableFolder;
 };
 
-/// What holds a process back. Nothing that it does takes it away again.
+/// The limits that a process is under. The process cannot lift them.
 struct Protection {
   /// The version of Landlock, which limits files; 0: it does not.
   int landlock = 0;
@@ -37,9 +37,9 @@ struct Protection {
 Protection enter(const Rights &rights);
 
 /// Refuses io_uring to this process, for libraries that would make a ring and still use it in the sandbox, as
-/// libuv under libtorch's store does: without one, they take other calls. Call it before the libraries are
-/// used. A failure is ignored.
-void refuseRings();
+/// libuv under libtorch's store does: without io_uring, they use other calls. Call it before the libraries
+/// are used. A failure is ignored.
+void blockIoUring();
 
 /// Of this process: what `enter` returned, nothing before.
 const Protection &current();

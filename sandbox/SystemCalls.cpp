@@ -271,13 +271,13 @@ static bool bindsThreads() {
   return false;
 }
 
-int limitRings() {
+int blockIoUringCalls() {
   Filter filter;
   filter.refuse({SYS_io_uring_setup, ENOSYS});
   return filter.install();
 }
 
-int limitSystemCalls() {
+int blockSystemCalls() {
   constexpr uint32_t kAll = ~0u, kNotATerminal = ENOTTY;
   const uint32_t self = uint32_t(getpid());
   Filter filter;

@@ -7,10 +7,10 @@ namespace cleave::sandbox {
 /// Refuses all threads of this process the system calls that reach other processes, the network, or what
 /// Landlock does not restrict: permissions, times, the kernel's settings. `no_new_privs` must be set.
 /// \returns 0, or the errno: then nothing is refused.
-int limitSystemCalls();
+int blockSystemCalls();
 
 /// Refuses io_uring alone.
-int limitRings();
+int blockIoUringCalls();
 
 } // namespace cleave::sandbox
 

@@ -18,7 +18,7 @@ ALLOWED = {
 }
 ALLOWED["tools"] = set(ALLOWED)
 # The layers of a folder, lowest first: each may include itself and those before it. "": the top level.
-ROOMS = {
+LAYERS = {
     "codegen/plan": ("text", "files", ""),
     "runtime": ("base", "comm", "device", "device/cuda", "comm/local", "rendezvous", "comm/process", "operators", "executor",
                 "exchange", "schedule", "session", "profile"),
@@ -50,32 +50,32 @@ def wrong_includes(root):
                     yield f"{name}:{number}: includes {include[1]}, but {own} may include {allowed} besides itself"
 
 
-def room_of(folder, name):
+def layer_of(folder, name):
     """The innermost layer of `folder` that the path is in; None where it is in none."""
     inside = name.removeprefix(folder + "/").rpartition("/")[0]
-    return max((room for room in ROOMS[folder] if inside == room or (room and inside.startswith(room + "/"))), key=len, default=None)
+    return max((layer for layer in LAYERS[folder] if inside == layer or (layer and inside.startswith(layer + "/"))), key=len, default=None)
 
 
-def wrong_rooms(root):
-    for folder, rooms in ROOMS.items():
+def wrong_layers(root):
+    for folder, layers in LAYERS.items():
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in (".h", ".cpp"):
                 continue
             name = path.relative_to(root).as_posix()
-            own = room_of(folder, name)
+            own = layer_of(folder, name)
             if own is None:
-                yield f"{name}: in none of the rooms of {folder}: {', '.join(rooms)}"
+                yield f"{name}: in none of the layers of {folder}: {', '.join(layers)}"
                 continue
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 include = INCLUDE.match(line)
-                other = room_of(folder, include[1]) if include and include[1].startswith(folder + "/") else own
-                if other is None or rooms.index(other) > rooms.index(own):
+                other = layer_of(folder, include[1]) if include and include[1].startswith(folder + "/") else own
+                if other is None or layers.index(other) > layers.index(own):
                     yield f"{name}:{number}: includes {include[1]}, but {folder}/{own} comes before that"
 
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    wrong = [*wrong_includes(root), *wrong_rooms(root)]
+    wrong = [*wrong_includes(root), *wrong_layers(root)]
     for line in wrong:
         print(line)
     sys.exit(bool(wrong))

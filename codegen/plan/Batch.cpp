@@ -36,7 +36,7 @@ uint64_t microbatchesOfAll(const Plan &plan, const Schedule &schedule) {
 }
 
 uint64_t globalMicrobatch(const Plan &plan, uint32_t rank, uint32_t microbatch) {
-  return uint64_t(microbatch) * plan.mesh->dp + dataRankOf(plan, rank);
+  return uint64_t(microbatch) * plan.mesh->dp + dpRankOf(plan, rank);
 }
 
 std::pair<int64_t, int64_t> samplesOf(int64_t batch, uint32_t count, uint32_t index) {

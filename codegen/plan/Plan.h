@@ -20,12 +20,12 @@ using wire::TreeKind;
 using wire::WeightRole;
 
 using Action = wire::ActionT;
-using Alternative = wire::AlternativeT;
+using MeshCandidate = wire::MeshCandidateT;
 using Block = wire::BlockT;
 using CapturePoint = wire::CapturePointT;
 using Constant = wire::ConstantT;
 using DimExpr = wire::DimExprT;
-using ParallelDim = wire::ParallelDimT;
+using ShardingGroup = wire::ShardingGroupT;
 using Input = wire::InputT;
 using Instruction = wire::InstructionT;
 using LinkSpeed = wire::LinkSpeedT;
@@ -55,9 +55,9 @@ using LinkOverride = wire::LinkOverrideT;
 using WeightShard = wire::WeightShardT;
 
 /// The configurations that a search compared, as a plan stores them.
-using Alternatives = std::vector<std::unique_ptr<Alternative>>;
-/// Limit of the alternatives in a plan; a larger search stores the fastest.
-inline constexpr size_t kMaxAlternatives = 4096;
+using MeshCandidates = std::vector<std::unique_ptr<MeshCandidate>>;
+/// Most candidates that a plan may hold. Of a larger search, the fastest are stored.
+inline constexpr size_t kMaxCandidates = 4096;
 
 } // namespace cleave::plan
 

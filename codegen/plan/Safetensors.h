@@ -62,14 +62,15 @@ private:
   llvm::StringMap<size_t> indexOf;
 };
 
-/// Writes `entries` to a new file; their offsets and bytes are computed here. `write(i, sink)` passes the
-/// data of entry i to `sink` in order, piece by piece, and is called in the order of data. Returns length and
-/// checksum of the file. If it fails, no file is left, or the older one of that name.
+/// Length and checksum of a written file.
 struct WrittenFile {
   uint64_t bytes;
   Digest digest;
 };
 using ByteSink = llvm::function_ref<llvm::Error(llvm::ArrayRef<uint8_t>)>;
+/// Writes `entries` to a new file; their offsets and bytes are computed here. `write(i, sink)` passes the
+/// data of entry i to `sink` in order, piece by piece, and is called in the order of data. If it fails, no
+/// file is left, or the older one of that name.
 llvm::Expected<WrittenFile>
 writeSafetensors(llvm::StringRef path, std::vector<TensorEntry> entries,
                  llvm::function_ref<llvm::Error(size_t entry, ByteSink sink)> write);

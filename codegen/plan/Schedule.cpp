@@ -34,18 +34,18 @@ std::vector<Transfer> transfers(const Plan &plan, uint32_t signature) {
   return ordered;
 }
 
-uint32_t tensorRankOf(const Plan &plan, uint32_t rank) { return rank % plan.mesh->tp; }
+uint32_t tpRankOf(const Plan &plan, uint32_t rank) { return rank % plan.mesh->tp; }
 
-uint32_t dataRankOf(const Plan &plan, uint32_t rank) { return rank / plan.mesh->tp % plan.mesh->dp; }
+uint32_t dpRankOf(const Plan &plan, uint32_t rank) { return rank / plan.mesh->tp % plan.mesh->dp; }
 
 std::string toString(const Action &action) {
   static constexpr char kLetters[] = "FBWSRA"; // A: the gradients of a stage are all-reduced.
   std::string text(1, kLetters[static_cast<size_t>(action.kind)]);
   text += std::to_string(action.stage) + "." + std::to_string(action.microbatch);
   if (action.kind == ActionKind::Send)
-    text += ">" + std::to_string(action.peer);
+    text += ">" + std::to_string(action.peer_stage);
   if (action.kind == ActionKind::Recv)
-    text += "<" + std::to_string(action.peer);
+    text += "<" + std::to_string(action.peer_stage);
   return text;
 }
 
@@ -62,7 +62,7 @@ static uint64_t runsPerStage(const Schedule &schedule) {
 static uint32_t ranksPerDeviceGroup(const Plan &plan) { return plan.mesh->dp * plan.mesh->tp; }
 
 /// The pipeline rank of a stage.
-static uint32_t placeOf(const Plan &plan, uint32_t stage) {
+static uint32_t pipelineRankOf(const Plan &plan, uint32_t stage) {
   return plan.stages[stage]->ranks.front() / ranksPerDeviceGroup(plan);
 }
 
@@ -73,7 +73,8 @@ static bool isTransport(const Action &action) {
 }
 
 static bool areEqual(const Action &a, const Action &b) {
-  return std::tie(a.kind, a.stage, a.microbatch, a.peer) == std::tie(b.kind, b.stage, b.microbatch, b.peer);
+  return std::tie(a.kind, a.stage, a.microbatch, a.peer_stage) ==
+         std::tie(b.kind, b.stage, b.microbatch, b.peer_stage);
 }
 
 static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t rank, const Action *action) {
@@ -82,14 +83,16 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
   };
   if (!action || action->kind > ActionKind::MAX)
     return refuse("an action is missing or of an unknown kind");
-  if (action->stage >= plan.stages.size() || placeOf(plan, action->stage) != rank / ranksPerDeviceGroup(plan))
+  if (action->stage >= plan.stages.size() ||
+      pipelineRankOf(plan, action->stage) != rank / ranksPerDeviceGroup(plan))
     return refuse(toString(*action) + " is of a stage that is not on this rank");
   if (action->microbatch >= runsPerStage(schedule))
     return refuse(toString(*action) + ": there are " + llvm::Twine(runsPerStage(schedule)) +
                   " micro-batches");
   if (!isTransport(*action))
     return Error::success();
-  if (action->peer >= plan.stages.size() || placeOf(plan, action->peer) == placeOf(plan, action->stage))
+  if (action->peer_stage >= plan.stages.size() ||
+      pipelineRankOf(plan, action->peer_stage) == pipelineRankOf(plan, action->stage))
     return refuse(toString(*action) + ": the other stage does not exist or is on the same rank");
   return Error::success();
 }
@@ -135,15 +138,15 @@ public:
 private:
   using Done = std::tuple<ActionKind, uint32_t, uint32_t, uint32_t>;
 
-  const Action *head(uint32_t place) const;
+  const Action *head(uint32_t pipelineRank) const;
   bool isDone(ActionKind kind, uint32_t stage, uint32_t run, uint32_t peer = 0) const;
   uint64_t count(ActionKind kind, uint32_t stage) const;
   /// Name of an action that must come before `action` and has not run; empty if there is none.
   std::string missing(const Action &action) const;
   std::string missingInput(const Action &action, ActionKind compute, llvm::ArrayRef<uint32_t> sources) const;
   std::string missingForSend(const Action &action) const;
-  Error finish(uint32_t place);
-  Error advance(uint32_t place);
+  Error finish(uint32_t pipelineRank);
+  Error advance(uint32_t pipelineRank);
   Error deadlock() const;
   Error checkComplete() const;
 
@@ -174,9 +177,10 @@ Simulation::Simulation(const Plan &plan, const Schedule &schedule)
         hasWeightPasses[action->stage] = true;
 }
 
-const Action *Simulation::head(uint32_t place) const {
-  const auto &actions = schedule.ranks[static_cast<size_t>(place) * ranksPerDeviceGroup(plan)]->actions;
-  return next[place] < actions.size() ? actions[next[place]].get() : nullptr;
+const Action *Simulation::head(uint32_t pipelineRank) const {
+  const auto &actions =
+      schedule.ranks[static_cast<size_t>(pipelineRank) * ranksPerDeviceGroup(plan)]->actions;
+  return next[pipelineRank] < actions.size() ? actions[next[pipelineRank]].get() : nullptr;
 }
 
 bool Simulation::isDone(ActionKind kind, uint32_t stage, uint32_t run, uint32_t peer) const {
@@ -188,7 +192,7 @@ static std::string nameOf(ActionKind kind, uint32_t stage, uint32_t run, uint32_
   action.kind = kind;
   action.stage = stage;
   action.microbatch = run;
-  action.peer = peer;
+  action.peer_stage = peer;
   return toString(action);
 }
 
@@ -196,7 +200,7 @@ static std::string nameOf(ActionKind kind, uint32_t stage, uint32_t run, uint32_
 std::string Simulation::missingInput(const Action &action, ActionKind compute,
                                      llvm::ArrayRef<uint32_t> from) const {
   for (uint32_t source : from) {
-    bool isLocal = placeOf(plan, source) == placeOf(plan, action.stage);
+    bool isLocal = pipelineRankOf(plan, source) == pipelineRankOf(plan, action.stage);
     if (isLocal && !isDone(compute, source, action.microbatch))
       return nameOf(compute, source, action.microbatch);
     if (!isLocal && !isDone(ActionKind::Recv, action.stage, action.microbatch, source))
@@ -207,9 +211,9 @@ std::string Simulation::missingInput(const Action &action, ActionKind compute,
 
 /// Activations follow the transfers, gradients go back.
 std::string Simulation::missingForSend(const Action &action) const {
-  bool isForward = llvm::is_contained(targets[action.stage], action.peer);
+  bool isForward = llvm::is_contained(targets[action.stage], action.peer_stage);
   ActionKind compute = isForward ? ActionKind::Forward : ActionKind::BackwardInput;
-  if (!isForward && !llvm::is_contained(sources[action.stage], action.peer))
+  if (!isForward && !llvm::is_contained(sources[action.stage], action.peer_stage))
     return "any value to send";
   return isDone(compute, action.stage, action.microbatch) ? ""
                                                           : nameOf(compute, action.stage, action.microbatch);
@@ -242,37 +246,37 @@ std::string Simulation::missing(const Action &action) const {
 }
 
 /// Records the pipeline rank's next action as done.
-Error Simulation::finish(uint32_t place) {
-  const Action &action = *head(place);
-  uint32_t peer = isTransport(action) ? action.peer : 0;
+Error Simulation::finish(uint32_t pipelineRank) {
+  const Action &action = *head(pipelineRank);
+  uint32_t peer = isTransport(action) ? action.peer_stage : 0;
   if (!done.insert({action.kind, action.stage, action.microbatch, peer}).second)
     return invalid(schedule, toString(action) + " stands there twice");
   if (!isTransport(action))
     ++runs[{action.kind, action.stage}];
-  ++next[place];
+  ++next[pipelineRank];
   return Error::success();
 }
 
 /// Advances a pipeline rank until it waits for another.
-Error Simulation::advance(uint32_t place) {
-  while (const Action *action = head(place)) {
+Error Simulation::advance(uint32_t pipelineRank) {
+  while (const Action *action = head(pipelineRank)) {
     if (std::string before = missing(*action); !before.empty())
       return invalid(schedule, toString(*action) + " comes before " + before);
     if (isTransport(*action)) {
-      uint32_t other = placeOf(plan, action->peer);
+      uint32_t other = pipelineRankOf(plan, action->peer_stage);
       const Action *counterpart = head(other);
       ActionKind wanted = action->kind == ActionKind::Send ? ActionKind::Recv : ActionKind::Send;
       if (!counterpart ||
-          std::tie(counterpart->kind, counterpart->stage, counterpart->microbatch, counterpart->peer) !=
-              std::tie(wanted, action->peer, action->microbatch, action->stage))
-        return Error::success(); // The other one wakes this place when it gets there.
+          std::tie(counterpart->kind, counterpart->stage, counterpart->microbatch, counterpart->peer_stage) !=
+              std::tie(wanted, action->peer_stage, action->microbatch, action->stage))
+        return Error::success(); // The other one wakes this rank when it gets there.
       if (std::string before = missing(*counterpart); !before.empty())
         return invalid(schedule, toString(*counterpart) + " comes before " + before);
       if (Error error = finish(other))
         return error;
       awake.push_back(other);
     }
-    if (Error error = finish(place))
+    if (Error error = finish(pipelineRank))
       return error;
   }
   return Error::success();
@@ -281,9 +285,9 @@ Error Simulation::advance(uint32_t place) {
 Error Simulation::deadlock() const {
   static constexpr size_t kShown = 8;
   llvm::SmallVector<std::string> waiting;
-  for (uint32_t place = 0; place < next.size(); ++place)
-    if (const Action *action = head(place))
-      waiting.push_back("rank " + std::to_string(place * ranksPerDeviceGroup(plan)) + " at " +
+  for (uint32_t pipelineRank = 0; pipelineRank < next.size(); ++pipelineRank)
+    if (const Action *action = head(pipelineRank))
+      waiting.push_back("rank " + std::to_string(pipelineRank * ranksPerDeviceGroup(plan)) + " at " +
                         toString(*action));
   if (waiting.empty())
     return Error::success();
@@ -319,12 +323,12 @@ Error Simulation::checkComplete() const {
 }
 
 Error Simulation::run() {
-  for (uint32_t place = 0; place < next.size(); ++place)
-    awake.push_back(place);
+  for (uint32_t pipelineRank = 0; pipelineRank < next.size(); ++pipelineRank)
+    awake.push_back(pipelineRank);
   while (!awake.empty()) {
-    uint32_t place = awake.back();
+    uint32_t pipelineRank = awake.back();
     awake.pop_back();
-    if (Error error = advance(place))
+    if (Error error = advance(pipelineRank))
       return error;
   }
   if (Error error = deadlock())

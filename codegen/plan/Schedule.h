@@ -26,8 +26,8 @@ std::vector<Transfer> transfers(const Plan &plan, uint32_t signature);
 llvm::Error checkSchedule(const Plan &plan, const Schedule &schedule);
 
 /// Coordinates of a rank in the mesh: its tensor-parallel and its data-parallel rank.
-uint32_t tensorRankOf(const Plan &plan, uint32_t rank);
-uint32_t dataRankOf(const Plan &plan, uint32_t rank);
+uint32_t tpRankOf(const Plan &plan, uint32_t rank);
+uint32_t dpRankOf(const Plan &plan, uint32_t rank);
 
 /// Text of an action in `inspect` and traces: `F3.1`, `S2.0>3`, `R3.0<2`.
 std::string toString(const Action &action);

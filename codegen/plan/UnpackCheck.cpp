@@ -25,7 +25,7 @@ class Walk {
 public:
   Walk(const uint8_t *payload, uint64_t bytes)
       : payload(payload), verifier(payload, bytes, limits(bytes)), left(bytes),
-        memoryLeft(kMaxMemory * bytes + kSpareMemory) {}
+        memoryLeft(kMaxUnpackRatio * bytes + kSpareMemory) {}
   bool visitRoot();
   llvm::Error refusal() const { return llvm::createStringError("it is malformed: " + llvm::Twine(why)); }
 

@@ -77,7 +77,7 @@ static Error checkStrings(const Plan &plan) {
     return invalid("fingerprint", "it is missing");
   if (Error error = checkText("producer", plan.producer))
     return error;
-  if (Error error = checkText("pipeline", plan.pipeline))
+  if (Error error = checkText("pass_pipeline", plan.pass_pipeline))
     return error;
   for (const std::string &path : plan.paths)
     if (Error error = checkPath("module paths", path))
@@ -188,33 +188,33 @@ static Error checkMachine(const Plan &plan) {
   return checkText("machine", plan.machine);
 }
 
-static Error checkAlternatives(const Plan &plan) {
-  if (plan.alternatives.size() > kMaxAlternatives)
-    return invalid("alternatives", "there are " + Twine(plan.alternatives.size()) + ", expected at most " +
-                                       Twine(kMaxAlternatives));
-  for (const auto &one : plan.alternatives) {
+static Error checkCandidates(const Plan &plan) {
+  if (plan.candidates.size() > kMaxCandidates)
+    return invalid("candidates", "there are " + Twine(plan.candidates.size()) + ", expected at most " +
+                                     Twine(kMaxCandidates));
+  for (const auto &one : plan.candidates) {
     if (!one || one->microbatches == 0 || !isAmount(one->seconds) || one->peak_bytes < 0)
-      return invalid("alternatives",
+      return invalid("candidates",
                      "an entry is missing, has no micro-batches, or a negative or infinite amount");
     for (const std::string *name : {&one->mesh, &one->schedule})
-      if (Error error = checkName("alternatives", *name))
+      if (Error error = checkName("candidates", *name))
         return error;
-    if (Error error = checkText("alternatives", one->reason))
+    if (Error error = checkText("candidates", one->reason))
       return error;
-    if (one->reason.empty() != (one == plan.alternatives.front()))
-      return invalid("alternatives", "the first one has a reason against it, or another one has none");
+    if (one->reason.empty() != (one == plan.candidates.front()))
+      return invalid("candidates", "the first one has a reason against it, or another one has none");
   }
   return Error::success();
 }
 
-static Error checkDimensions(const Plan &plan) {
-  for (const auto &dimension : plan.dimensions) {
-    if (!dimension || dimension->parts < 1)
-      return invalid("dimensions", "an entry is missing, or has no parts");
-    if (Error error = checkText("dimensions", dimension->path))
+static Error checkShardingGroups(const Plan &plan) {
+  for (const auto &group : plan.sharding_groups) {
+    if (!group || group->parts < 1)
+      return invalid("sharding_groups", "an entry is missing, or has no parts");
+    if (Error error = checkText("sharding_groups", group->path))
       return error;
-    for (const std::string &weight : dimension->weights)
-      if (Error error = checkText("dimensions", weight))
+    for (const std::string &weight : group->weights)
+      if (Error error = checkText("sharding_groups", weight))
         return error;
   }
   return Error::success();
@@ -372,7 +372,7 @@ Error validate(const Plan &plan) {
   // Each check relies on the checks before it.
   for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
                      checkPrecision, checkStates, checkMachine, checkPredictions, checkLinks, checkNotes,
-                     checkDimensions, checkAlternatives})
+                     checkShardingGroups, checkCandidates})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

@@ -19,7 +19,7 @@ static constexpr int kMaxNesting = 24;
 /// torch's limit of dimensions.
 static constexpr size_t kMaxDimensions = 64;
 static constexpr size_t kMaxElementWords = 256;
-/// Limit of names, which stand at the begin of messages.
+/// Limit of names, which stand at the beginning of messages.
 static constexpr size_t kMaxNameBytes = 4096;
 
 //===- Text ---------------------------------------------------------------===//

@@ -82,7 +82,7 @@ static llvm::Error checkOps(const Words &words, size_t at, StringRef record) {
   return refuse(record, isWhole ? "operator " + (space + "::" + name).str() : "operators by other names");
 }
 
-llvm::Error checkSource(const std::string &text, const std::string &record) {
+llvm::Error checkSourceOperators(const std::string &text, const std::string &record) {
   static const llvm::StringMap<bool> known = tabulateNames();
   const Words words(text, record);
   for (size_t at = 0; at < words.words.size(); ++at) {
@@ -126,7 +126,7 @@ llvm::Error checkOperators(caffe2::serialize::PyTorchStreamReader &reader,
       continue;
     auto [data, size] = reader.getRecord(record.name);
     std::string text(static_cast<const char *>(data.get()), size);
-    if (llvm::Error error = isSource ? checkSource(text, record.name) : checkClasses(text, name))
+    if (llvm::Error error = isSource ? checkSourceOperators(text, record.name) : checkClasses(text, name))
       return error;
   }
   return llvm::Error::success();

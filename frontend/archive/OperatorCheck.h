@@ -11,14 +11,15 @@
 
 namespace cleave {
 
-/// Refuses an archive whose code names operators, or whose objects have C++ classes, that a plan may not
-/// call. None of its code runs, whereas importing code evaluates default arguments, and objects restore
-/// themselves. Names count wherever they follow a dot, so a model with attributes named like such operators
-/// is refused, too.
+/// Refuses an archive whose code names operators that a plan may not call, or whose code or objects name C++
+/// classes other than those of quantized weights. The check runs none of the model's code. It comes before
+/// libtorch imports the code, because the import evaluates default arguments and calls `__setstate__` of
+/// objects. Names count wherever they follow a dot, so a model with attributes named like such operators is
+/// refused, too.
 llvm::Error checkOperators(caffe2::serialize::PyTorchStreamReader &reader, llvm::ArrayRef<ZipRecord> records);
 
 /// checkOperators for one source file. Throws the exceptions of libtorch's lexer.
-llvm::Error checkSource(const std::string &text, const std::string &name);
+llvm::Error checkSourceOperators(const std::string &text, const std::string &name);
 
 } // namespace cleave
 

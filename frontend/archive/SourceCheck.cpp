@@ -14,7 +14,7 @@ static bool endsExpression(int kind) {
                             kind);
 }
 
-llvm::Error checkSource(const std::string &code) {
+llvm::Error checkEmptySubscripts(const std::string &code) {
   try {
     torch::jit::Lexer lexer(std::make_shared<torch::jit::Source>(code));
     int before = torch::jit::TK_EOF;

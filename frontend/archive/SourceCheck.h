@@ -14,7 +14,7 @@ namespace cleave {
 /// Refuses TorchScript source that has an empty subscript, `x[]`: libtorch's compiler reads the first index
 /// without checking that there is one, and then writes to an invalid address. libtorch reports other errors
 /// itself.
-llvm::Error checkSource(const std::string &code);
+llvm::Error checkEmptySubscripts(const std::string &code);
 
 } // namespace cleave
 

@@ -94,7 +94,7 @@ static std::shared_ptr<torch::jit::Source> findSource(PyTorchStreamReader &reade
     return nullptr;
   auto [data, size] = reader.getRecord(record);
   std::string code(static_cast<char *>(data.get()), size);
-  if (llvm::Error error = checkSource(code))
+  if (llvm::Error error = checkEmptySubscripts(code))
     TORCH_CHECK(false, "record ", record, " is damaged: ", llvm::toString(std::move(error)));
   return std::make_shared<torch::jit::Source>(std::move(code), record, 1);
 }
@@ -149,7 +149,7 @@ class PrintableWarnings : public c10::WarningHandler {
 } // namespace
 
 /// Text that a model's code prints, and its warnings, go to stderr without control characters. The warning
-/// handler is this thread's; warnings of other threads come as libtorch's own (plan::takeStreams).
+/// handler is this thread's; warnings of other threads come as libtorch's own (plan::redirectStdStreams).
 static void keepModelTextPrintable() {
   static PrintableWarnings warnings;
   c10::WarningUtils::set_warning_handler(&warnings);
@@ -158,7 +158,7 @@ static void keepModelTextPrintable() {
 
 llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
                                                       const std::function<void(double)> &progress,
-                                                      bool listedOperators) {
+                                                      bool requireListedOperators) {
   keepModelTextPrintable();
   auto opened = map(path);
   if (!opened)
@@ -181,7 +181,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
                   "is an archive without a TorchScript module; expected a file that torch.jit.save wrote");
     auto reader =
         std::make_shared<PyTorchStreamReader>(std::make_shared<BytesReader>(mapping->bytes(), mapping));
-    if (listedOperators)
+    if (requireListedOperators)
       if (llvm::Error error = checkOperators(*reader, *records))
         return fail(path, llvm::toString(std::move(error)));
     auto release = [mapping](const void *begin, size_t bytes) {

@@ -25,10 +25,11 @@ struct TorchScriptFile {
   /// Opens an archive written by torch.jit.save. Every record is compared with its CRC32 first (libtorch does
   /// not check weights), so a damaged file is refused before it is parsed.
   /// \param progress         called with the share of this work that is done; may be empty.
-  /// \param listedOperators  refuse code that names operators which plans may not call, before any of it
-  /// runs.
-  static llvm::Expected<TorchScriptFile>
-  open(llvm::StringRef path, const std::function<void(double)> &progress = {}, bool listedOperators = false);
+  /// \param requireListedOperators  refuse code that names operators which plans may not call, before any of
+  /// it runs.
+  static llvm::Expected<TorchScriptFile> open(llvm::StringRef path,
+                                              const std::function<void(double)> &progress = {},
+                                              bool requireListedOperators = false);
 };
 
 } // namespace cleave

@@ -136,10 +136,10 @@ bool isSeenLater(Value base, Value written, Operation *writer) {
   return false;
 }
 
-bool areOwnParts(UnpackOp unpack, Operation *writer) {
+bool unpacksUnaliasedPieces(UnpackOp unpack, Operation *writer) {
   Value list = unpack.getAggregate();
   auto maker = dyn_cast_or_null<OperatorOp>(list.getDefiningOp());
-  if (!maker || !list.hasOneUse() || !semanticsOf(maker.getName()).givesPieces)
+  if (!maker || !list.hasOneUse() || !semanticsOf(maker.getName()).splitsOperand)
     return false;
   Value base = rootOf(maker->getOperand(0));
   return !base.getDefiningOp<ParamOp>() && isPrivate(base) && !isSeenLater(base, list, writer);

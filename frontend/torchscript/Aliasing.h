@@ -23,20 +23,21 @@ mlir::Value writtenOperand(OperatorOp op);
 /// operands and alias none.
 mlir::Value aliasedOperand(mlir::Operation *op);
 
-/// True if the results always share the aliased operand's memory, as views do and `reshape` does only
-/// sometimes.
+/// True for views and in-place operators, whose results always share the aliased operand's memory; false for
+/// `reshape`, whose result may be a copy.
 bool isCertainView(mlir::Operation *op);
 
-/// The tensor or aggregate at the start of a chain of views and in-place operators.
+/// The base tensor or aggregate of a chain of views and in-place operators.
 mlir::Value rootOf(mlir::Value value);
 
-/// True if only users of `root` see its memory: `root` is an argument of the program, or made by an operator,
-/// or a result of a branch or loop whose every alternative is such a value, made for nobody else.
+/// True if only users of `root` see its memory: `root` is an argument of the program, a result of an
+/// operator, or a result of a branch or loop if every value yielded for it is private and made inside the
+/// region.
 bool isPrivate(mlir::Value root);
 
 /// True if `unpack` unpacks disjoint pieces of a tensor (`chunk`, `unbind`), and nothing else of that tensor
 /// is used after `writer`.
-bool areOwnParts(UnpackOp unpack, mlir::Operation *writer);
+bool unpacksUnaliasedPieces(UnpackOp unpack, mlir::Operation *writer);
 
 /// True if a value other than `written` and its views is used after `writer` and may share memory with
 /// `base`.

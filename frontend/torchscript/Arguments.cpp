@@ -2,7 +2,7 @@
 #include "frontend/torchscript/Arguments.h"
 #include "frontend/torchscript/TypeConversion.h"
 #include "ir/ExampleShapes.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/NearestName.h"
 #include "ir/Signature.h"
 #include "ir/SymbolicDim.h"

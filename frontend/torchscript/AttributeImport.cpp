@@ -1,7 +1,7 @@
 //===- AttributeImport.cpp - Attributes of modules to IR ------------------===//
 #include "frontend/torchscript/TorchScriptImporter.h"
 #include "frontend/torchscript/TypeConversion.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include <sstream>
 #include <torch/csrc/jit/ir/ir.h>
 
@@ -59,9 +59,9 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
     b.setInsertionPointToStart(&region->front());
   }
   const WeightTable::Entry *entry = weights.find(unique);
-  DenseI64ArrayAttr value;
+  DenseI64ArrayAttr integers;
   if (tensor.dim() <= 1 && tensor.numel() <= kMaxKnownElements && tensor.scalar_type() == at::kLong)
-    value = b.getDenseI64ArrayAttr(
+    integers = b.getDenseI64ArrayAttr(
         ArrayRef<int64_t>(tensor.contiguous().const_data_ptr<int64_t>(), size_t(tensor.numel())));
   // Training changes parameters and buffers, so only constants have a number.
   FloatAttr number;
@@ -73,7 +73,7 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
   lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
                                     aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role,
-                                    value, number, isWrapped, ShardingAttr());
+                                    integers, number, isWrapped, ShardingAttr());
   return known = lastParameter->getResult(0);
 }
 

@@ -43,7 +43,7 @@ LogicalResult TorchScriptImporter::importIf(Node *node, Scope &scope) {
   auto branch = b.create<IfOp>(location(), types, *condition);
   SmallVector<States, 2> after;
   for (auto [block, region] : llvm::zip(node->blocks(), branch->getRegions())) {
-    auto before = lists.save();
+    auto before = lists.snapshot();
     States outside = states;
     region.emplaceBlock();
     if (failed(importRegion(block, region, *changed, scope)))
@@ -166,7 +166,7 @@ LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, 
                                                 ArrayRef<Value> changed, Scope &scope) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&region.front());
-  auto before = lists.save();
+  auto before = lists.snapshot();
   if (failed(importBlock(block, scope)))
     return failure();
   SmallVector<Value> results;
@@ -181,7 +181,7 @@ LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, 
     results.push_back(lists.current(list));
   b.create<YieldOp>(location(), results);
   // A change inside a call was not found in advance.
-  for (auto [list, now] : lists.save())
+  for (auto [list, now] : lists.snapshot())
     if (now != before.lookup(list) && !llvm::is_contained(changed, list) && list.getParentRegion() != &region)
       return error()
              << "changes a list or dict in a function that a branch or loop calls; return a new one instead";

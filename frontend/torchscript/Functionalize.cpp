@@ -86,7 +86,7 @@ LogicalResult Functionalizer::visitRegion(Region &region) {
 /// True if it is a normalisation in training mode, or may be.
 static bool updatesStatistics(OperatorOp op) {
   Value statistics = op.getArgument("running_mean");
-  Value training = op.getArgument(semanticsOf(op.getName()).writesStatistics);
+  Value training = op.getArgument(semanticsOf(op.getName()).statisticsFlag);
   BoolAttr isTraining;
   return statistics && training && !isa<NoneType>(statistics.getType()) &&
          !(matchPattern(training, m_Constant(&isTraining)) && !isTraining.getValue());
@@ -94,7 +94,7 @@ static bool updatesStatistics(OperatorOp op) {
 
 /// Replaces a batch norm in training mode by one that returns the new statistics, which are then written.
 LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
-  const StringRef functional = semanticsOf(op.getName()).functionalForm;
+  const StringRef functional = semanticsOf(op.getName()).functionalBatchNorm;
   if (functional.empty())
     return op->emitError() << op.getName()
                            << " updates its running statistics in place and has no form that does not; "
@@ -213,7 +213,7 @@ Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) 
 /// The list of parts `operands` with `value` in place of `part`. Null unless they cover one base.
 static Value listWith(UnpackOp unpack, ArrayRef<Value> operands, Value part, Value value, OpBuilder &b) {
   auto maker = dyn_cast_or_null<OperatorOp>(unpack.getAggregate().getDefiningOp());
-  if (!maker || !semanticsOf(maker.getName()).viewBack)
+  if (!maker || !semanticsOf(maker.getName()).viewInverse)
     return {};
   Operation *now = b.clone(*unpack);
   now->setOperands(operands);
@@ -231,20 +231,21 @@ static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor
   if (!call)
     return isa<BoundaryOp>(view) ? value : Value();
   const OpSemantics &semantics = semanticsOf(call.getName());
-  if (semantics.viewBack) {
+  if (semantics.viewInverse) {
     Operation *onBase = b.clone(*view);
     onBase->setOperands(operands);
-    Value result = semantics.viewBack(OperatorOp(onBase), value, b);
+    Value result = semantics.viewInverse(OperatorOp(onBase), value, b);
     if (onBase->use_empty())
       onBase->erase();
     return result;
   }
-  if (semantics.scatter.empty())
+  if (semantics.scatterForm.empty())
     return {};
   // `slice(base, dim, …)` → `slice_scatter(base, value, dim, …)`, without the overload.
   SmallVector<Value> arguments{operands.front(), value};
   llvm::append_range(arguments, operands.drop_front());
-  return OperatorOp::create(b, view->getLoc(), semantics.scatter, arguments, value.getType())->getResult(0);
+  return OperatorOp::create(b, view->getLoc(), semantics.scatterForm, arguments, value.getType())
+      ->getResult(0);
 }
 
 LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value value, OperatorOp writer,
@@ -263,7 +264,7 @@ LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value
     made[tensor] = {value, *operands};
     return success();
   }
-  if (auto unpack = dyn_cast<UnpackOp>(view); unpack && areOwnParts(unpack, writer)) {
+  if (auto unpack = dyn_cast<UnpackOp>(view); unpack && unpacksUnaliasedPieces(unpack, writer)) {
     made[tensor] = {value, *operands};
     return success();
   }

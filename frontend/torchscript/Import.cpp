@@ -63,7 +63,7 @@ static void placeStates(func::FuncOp function) {
 
 /// `states`: see TorchScriptImporter.
 static LogicalResult importForward(const TorchScriptFile &file, const ModelInputs &inputs,
-                                   SetAttributes &states, ImportedModel &model) {
+                                   MutableAttributes &states, ImportedModel &model) {
   MLIRContext *context = model.module->getContext();
   OpBuilder b(context);
   b.setInsertionPointToEnd(model.module->getBody());
@@ -90,7 +90,7 @@ static LogicalResult importForward(const TorchScriptFile &file, const ModelInput
 }
 
 static FailureOr<ImportedModel> importOnce(const TorchScriptFile &file, const ModelInputs &inputs,
-                                           SetAttributes &states, MLIRContext *context) {
+                                           MutableAttributes &states, MLIRContext *context) {
   ImportedModel model;
   model.module = ModuleOp::create(NameLoc::get(StringAttr::get(context, "")));
   try {
@@ -105,7 +105,7 @@ static FailureOr<ImportedModel> importOnce(const TorchScriptFile &file, const Mo
 
 FailureOr<ImportedModel> importTorchScript(const TorchScriptFile &file, const ModelInputs &inputs,
                                            MLIRContext *context) {
-  SetAttributes states;
+  MutableAttributes states;
   // The import finds the attributes that the program sets; it is then repeated with these as states.
   while (true) {
     const size_t known = states.size();

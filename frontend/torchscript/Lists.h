@@ -35,20 +35,21 @@ public:
   void setCurrent(mlir::Value list, mlir::Value value) { currents[list] = value; }
 
   /// Applies an operator that changes a list (`aten.append.t`): the new content becomes the list's current
-  /// value. `operands` are current values. The operator's result is the changed list itself, or `item` if it
-  /// is one of its items. Fails without a diagnostic if the list's content, the position or the key is only
-  /// known at run time.
+  /// value. `operands` are current values. If the operator returns an item (pop), `item` is set to it; else
+  /// the operator's result is the changed list. Appending to or extending a list whose content is only known
+  /// at run time makes `list + more`. Any other change fails, without a diagnostic, if the content, the
+  /// position or the key is only known at run time.
   mlir::LogicalResult change(llvm::StringRef irName, mlir::Value list, mlir::ValueRange operands,
                              mlir::OpBuilder &b, mlir::Location location, mlir::Value &item);
 
-  /// Current values; saved and restored around branches, which do not see each other's changes.
-  using State = llvm::DenseMap<mlir::Value, mlir::Value>;
-  State save() const { return currents; }
-  void restore(State state) { currents = std::move(state); }
+  /// The current values; restored after a branch, since branches do not see each other's changes.
+  using Snapshot = llvm::DenseMap<mlir::Value, mlir::Value>;
+  Snapshot snapshot() const { return currents; }
+  void restore(Snapshot snapshot) { currents = std::move(snapshot); }
 
 private:
   llvm::DenseSet<mlir::Value> owned;
-  State currents;
+  Snapshot currents;
 };
 
 } // namespace cleave

@@ -1,7 +1,7 @@
 //===- TorchScriptImporter.cpp - TorchScript graphs to IR, node by node ---===//
 #include "frontend/torchscript/TorchScriptImporter.h"
 #include "frontend/torchscript/TypeConversion.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"

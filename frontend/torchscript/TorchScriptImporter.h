@@ -25,23 +25,24 @@ namespace cleave {
 std::string joinPath(const std::string &path, const std::string &name);
 /// Text such as `QInt8`, `Float (Sparse)`.
 std::string describeDType(const at::Tensor &tensor);
-/// `; leave this module out of quantization, …` if the value is a library's object and no weight; else empty.
+/// Advice for an error message, `; leave this module out of quantization, …`, if the value is a packed object
+/// (custom class) that cannot be imported; else empty.
 llvm::StringRef remedyForPacked(const c10::IValue &value);
 /// Path of the module that has an attribute.
 llvm::StringRef ownerPath(llvm::StringRef attribute);
 
 /// Attributes that the program sets, by path: initial value in the file, and type.
-struct SetAttribute {
+struct MutableAttribute {
   c10::IValue initial;
   c10::TypePtr type;
 };
-using SetAttributes = llvm::MapVector<std::string, SetAttribute, std::map<std::string, unsigned>>;
+using MutableAttributes = llvm::MapVector<std::string, MutableAttribute, std::map<std::string, unsigned>>;
 
 class TorchScriptImporter {
 public:
   /// \param attributes  attributes that the program is known to set. If the import finds others, it adds
   /// them, and must be repeated: it took them for constants.
-  TorchScriptImporter(mlir::OpBuilder &builder, WeightTable &weights, SetAttributes &attributes)
+  TorchScriptImporter(mlir::OpBuilder &builder, WeightTable &weights, MutableAttributes &attributes)
       : b(builder), weights(weights), attributes(attributes) {}
 
   /// Adds every tensor of `module` to the weight table, in the order of its modules.
@@ -89,9 +90,10 @@ private:
   Result importListChange(Node *node, Scope &scope);
   /// By index in `attributes`: the present value of an attribute that the program sets.
   using States = llvm::SmallVector<mlir::Value>;
-  /// Name of an attribute's state; a module with two paths has one.
+  /// Name of an attribute's state. A module that is reachable by two paths has one state, named by its first
+  /// path.
   std::string statePath(const Object &object, const std::string &name);
-  /// Makes the states as they are at the begin of the function.
+  /// Makes the states as they are at the beginning of the function.
   Result makeStates();
   /// Type of a state after a branch or loop, of which only the attribute's type is known.
   mlir::Type stateType(size_t index);
@@ -125,7 +127,7 @@ private:
 
   mlir::OpBuilder &b;
   WeightTable &weights;
-  SetAttributes &attributes;
+  MutableAttributes &attributes;
   States states;
   /// By object: its first path.
   llvm::DenseMap<const c10::ivalue::Object *, std::string> objectPaths;

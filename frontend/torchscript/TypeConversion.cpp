@@ -1,7 +1,7 @@
 //===- TypeConversion.cpp - TorchScript types as IR types -----------------===//
 #include "frontend/torchscript/TypeConversion.h"
 #include "ir/Cleave.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;

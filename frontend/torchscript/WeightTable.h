@@ -34,8 +34,8 @@ public:
   /// Name of another weight that shares memory with weight `name`; empty if there is none.
   std::string sharingMemory(llvm::StringRef name) const;
 
-  /// Fails if the weights would take far more bytes in a plan than in the model file, as views that repeat
-  /// elements do, and weights that are made when the model is opened.
+  /// Fails if the weights would take far more bytes in a plan than in the model file. This happens if weights
+  /// are views that repeat elements (expand), or are made when the model is opened.
   /// \param fileBytes  size of the model file.
   llvm::Error checkSize(uint64_t fileBytes) const;
 

@@ -30,8 +30,8 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
 
 /// The range stays at or below a large example size, since tables of positions end somewhere, and above 1,
 /// which broadcasts. With a minimum, it has some sizes above it.
-std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t traced, const SizeLimits &limits) {
-  int64_t steps = traced / limits.divisibleBy, least = (limits.min - 1) / limits.divisibleBy + 1;
+std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t exampleSize, const SizeLimits &limits) {
+  int64_t steps = exampleSize / limits.divisibleBy, least = (limits.min - 1) / limits.divisibleBy + 1;
   int64_t low = std::max(steps >= 16 ? steps / 2 : 2, least);
   int64_t high = steps >= 16 ? steps : steps + 9;
   if (least > 1)
@@ -84,13 +84,13 @@ static bool isSamePoint(const llvm::StringMap<int64_t> &a, const llvm::StringMap
   return llvm::all_of(a, [&](auto &entry) { return b.lookup(entry.first()) == entry.second; });
 }
 
-DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
+DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> exampleSizes,
                      const llvm::StringMap<SizeLimits> &limits)
     : limits(limits) {
   auto rangeOf = [&](llvm::StringRef name, int64_t size) { return triedRange(size, limits.lookup(name)); };
   std::vector<std::string> names;
   llvm::StringMap<int64_t> powers;
-  for (auto &[name, size] : traced) {
+  for (auto &[name, size] : exampleSizes) {
     names.push_back(name);
     auto [low, high] = rangeOf(name, size);
     // A polynomial needs one size more than its power.
@@ -99,7 +99,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
   llvm::sort(names);
   monomials = monomialsOf(names, names.size() < 5 ? 3 : 2, powers);
   points.emplace_back();
-  for (auto &[name, size] : traced)
+  for (auto &[name, size] : exampleSizes)
     points[0][name] = size;
   fitted = points.size();
   if (names.empty())
@@ -111,7 +111,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
     // A repeated point checks nothing; with few names in small ranges, there may be no new ones.
     for (int draw = 0; draw < 1000 && points.size() < monomials.size() + kChecks; ++draw) {
       llvm::StringMap<int64_t> point;
-      for (auto &[name, size] : traced)
+      for (auto &[name, size] : exampleSizes)
         point[name] = sampleSize(rangeOf(name, size), limits.lookup(name).divisibleBy, state);
       if (llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }))
         points.push_back(std::move(point));
@@ -129,7 +129,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
   constexpr std::pair<int, int> edges[kEdges] = {{0, 1}, {2, 1}, {7, 3}, {30, 7}, {4111, 11}};
   for (auto [factor, more] : edges) {
     auto &edge = points.emplace_back();
-    for (auto &[name, size] : traced)
+    for (auto &[name, size] : exampleSizes)
       edge[name] = factor * size + more * limits.lookup(name).divisibleBy;
   }
 }
@@ -175,10 +175,12 @@ bool DimFitter::isObserved(const llvm::StringMap<int64_t> &at, const std::vector
 /// A row as long as the candidate's period, and as the periods of divisors up to 4, 6, 8 or 12.
 std::vector<llvm::StringMap<int64_t>> DimFitter::rowFor(const Rounded &candidate) const {
   SizeLimits limit = limits.lookup(candidate.name);
-  int64_t traced = points.front().lookup(candidate.name), length = std::max<int64_t>(24, candidate.d);
-  int64_t reach = (length - 1) * limit.divisibleBy, low = triedRange(traced, limit).first;
+  int64_t exampleSize = points.front().lookup(candidate.name), length = std::max<int64_t>(24, candidate.d);
+  int64_t reach = (length - 1) * limit.divisibleBy, low = triedRange(exampleSize, limit).first;
   // Sizes below the example size if there are enough; otherwise sizes above it.
-  int64_t begin = traced - reach >= low ? traced - reach : traced <= limit.max - reach ? traced : low;
+  int64_t begin = exampleSize - reach >= low         ? exampleSize - reach
+                  : exampleSize <= limit.max - reach ? exampleSize
+                                                     : low;
   std::vector<llvm::StringMap<int64_t>> row(length, points.front());
   for (auto [i, point] : llvm::enumerate(row))
     point[candidate.name] = begin + int64_t(i) * limit.divisibleBy;
@@ -227,7 +229,8 @@ std::vector<DimFitter::Rounded> DimFitter::findRounded(const std::vector<int64_t
   return found;
 }
 
-std::vector<llvm::StringMap<int64_t>> DimFitter::tellingPoints(const std::vector<int64_t> &observed) const {
+std::vector<llvm::StringMap<int64_t>>
+DimFitter::distinguishingSamples(const std::vector<int64_t> &observed) const {
   auto rounded = findRounded(observed);
   if (rounded.empty())
     return {};

@@ -12,29 +12,32 @@ namespace cleave {
 /// Chooses sample sizes of dynamic dimensions at which a program is tried, and fits expressions to the sizes
 /// observed there.
 ///
-/// A polynomial of total degree ≤ 3 (2 from five names on) with a common divisor is determined by as many
-/// points as it has monomials; it must agree exactly with all further points, or the size is unknown. A name
-/// that has few sizes to try has lower powers. A size that is rounded down, such as a strided window's, is
-/// floor((a·name + c) / d) if exactly one a/d agrees with all points. It takes more points to determine c,
-/// and a row of consecutive sizes must agree, since differences of rounded sizes (n/2 - n/3) look like one
-/// rounded size where few are tried.
+/// An expression is a polynomial divided by an integer. The polynomial has total degree ≤ 3 (≤ 2 with five or
+/// more symbols), and the power of a symbol that runs at few sizes only is limited further. As many samples
+/// as it has monomials determine it. All other samples must agree with it exactly; otherwise the size is
+/// unknown.
+///
+/// A size that is rounded down, such as a strided window's, is floor((a·symbol + c) / d) if exactly one a/d
+/// agrees with all samples. Consecutive sizes are among the samples, since a difference of rounded sizes
+/// (n/2 - n/3) looks like one rounded size where few are tried.
 class DimFitter {
 public:
-  /// \param traced  names and their example sizes, in a fixed order; the first sample has these sizes.
-  /// \param limits  limits of names that do not run at every size.
-  explicit DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
+  /// \param exampleSizes  symbols and their example sizes, in a fixed order; the first sample has these
+  /// sizes.
+  /// \param limits  limits of symbols that do not run at every size.
+  explicit DimFitter(std::vector<std::pair<std::string, int64_t>> exampleSizes,
                      const llvm::StringMap<SizeLimits> &limits = {});
 
   /// Smallest and largest size of a dimension among the samples, edges excluded.
-  static std::pair<int64_t, int64_t> triedRange(int64_t traced, const SizeLimits &limits);
+  static std::pair<int64_t, int64_t> triedRange(int64_t exampleSize, const SizeLimits &limits);
 
-  /// By sample: sizes of all names.
+  /// By sample: sizes of all symbols.
   const std::vector<llvm::StringMap<int64_t>> &samples() const { return points; }
   /// Number of samples, from the first one on, at which the program must run. The others are *edges* (size 1,
   /// and sizes far above the example ones), where the program may fail or leave a size unobserved.
-  size_t mustRun() const { return fitted; }
+  size_t requiredSamples() const { return fitted; }
   /// The edge where each dimension has its smallest size: 1, or its `divisible_by`.
-  size_t smallest() const { return fitted; }
+  size_t smallestEdge() const { return fitted; }
 
   /// Observation of an edge at which the program did not get to the value.
   static constexpr int64_t kNotObserved = std::numeric_limits<int64_t>::min();
@@ -46,16 +49,16 @@ public:
   /// True if sample `i` is an edge; false for samples that were added later.
   bool isEdge(size_t i) const { return i >= fitted && i < fitted + kEdges; }
 
-  /// Extra points for an observation without an expression: they distinguish the rounded-down expressions
-  /// that agree with it, or confirm the only one. Empty if no such expression agrees, or the points were
+  /// Extra samples for an observation without an expression: they distinguish the rounded-down expressions
+  /// that agree with it, or confirm the only one. Empty if no such expression agrees, or the samples were
   /// tried.
-  std::vector<llvm::StringMap<int64_t>> tellingPoints(const std::vector<int64_t> &observed) const;
-  /// Adds the points that are new.
+  std::vector<llvm::StringMap<int64_t>> distinguishingSamples(const std::vector<int64_t> &observed) const;
+  /// Adds the samples that are new.
   void addSamples(const std::vector<llvm::StringMap<int64_t>> &more);
 
 private:
   static constexpr size_t kEdges = 5;
-  /// floor((a·name + c) / d) for any c from `low` to `high`.
+  /// floor((a·symbol + c) / d) for any c from `low` to `high`.
   struct Rounded {
     std::string name;
     int64_t a, d, low, high;
@@ -73,7 +76,7 @@ private:
   std::vector<SymbolicDim::Monomial> monomials;
   std::vector<llvm::StringMap<int64_t>> points;
   size_t fitted = 1;
-  /// Inverse of the matrix of the monomials' values at the first points.
+  /// Inverse of the matrix of the monomials' values at the first samples.
   std::vector<std::vector<long double>> inverse;
   std::map<std::vector<int64_t>, SymbolicDim> known;
 };

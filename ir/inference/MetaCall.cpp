@@ -18,7 +18,7 @@ at::Tensor withoutData(const at::Tensor &tensor) {
 /// True if the operator's result types are the same with zeros as data.
 static bool hasTypesWithoutData(OperatorOp op) {
   const OperatorSchema &schema = op.getSchema();
-  return semanticsOf(op.getName()).hasTypesOfOperands && !schema.isDataDependent && !schema.isRandom;
+  return semanticsOf(op.getName()).hasStaticResultTypes && !schema.isDataDependent && !schema.isRandom;
 }
 
 /// A CPU tensor of `number` in place of a meta tensor; nothing if it would be too large.

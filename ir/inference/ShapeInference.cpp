@@ -2,7 +2,7 @@
 #include "ir/inference/ShapeInference.h"
 #include "ir/ExampleShapes.h"
 #include "ir/inference/DimFitter.h"
-#include "ir/inference/Sampler.h"
+#include "ir/inference/MetaInterpreter.h"
 #include "ir/inference/SizeSearch.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Builders.h"
@@ -18,7 +18,8 @@ namespace {
 /// Fits expressions to the values observed at all samples.
 class Generalizer {
 public:
-  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<Sampler> &samples, InferredValues &result)
+  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<MetaInterpreter> &samples,
+              InferredValues &result)
       : context(context), fitter(fitter), samples(samples), result(result) {}
 
   void visit(Value value);
@@ -59,7 +60,7 @@ private:
 
   MLIRContext *context;
   DimFitter &fitter;
-  std::vector<Sampler> &samples;
+  std::vector<MetaInterpreter> &samples;
   InferredValues &result;
   Value current;
 };
@@ -141,18 +142,18 @@ static bool isAlwaysRun(Operation *op) {
 }
 
 /// The call in the block at which the model certainly fails, whatever the data; null if it may succeed.
-static Operation *findCertainFailure(Block &block, const Sampler &traced) {
+static Operation *findCertainFailure(Block &block, const MetaInterpreter &example) {
   for (Operation &op : block) {
-    auto failed = traced.failures.find(&op);
+    auto failed = example.failures.find(&op);
     auto call = dyn_cast<OperatorOp>(op);
-    if ((failed != traced.failures.end() && failed->second.isRefusal) ||
+    if ((failed != example.failures.end() && failed->second.isRefusal) ||
         (call && semanticsOf(call.getName()).raises))
       return &op;
     if (!isa<IfOp>(op))
       continue;
     Operation *first = nullptr;
     bool isCertain = llvm::all_of(op.getRegions(), [&](Region &region) {
-      Operation *inside = region.empty() ? nullptr : findCertainFailure(region.front(), traced);
+      Operation *inside = region.empty() ? nullptr : findCertainFailure(region.front(), example);
       first = first ? first : inside;
       return inside != nullptr;
     });
@@ -163,10 +164,10 @@ static Operation *findCertainFailure(Block &block, const Sampler &traced) {
 }
 
 /// Fails if an operator refuses the example inputs.
-static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) {
+static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &example) {
   WalkResult walk = function.walk([&](Operation *op) {
-    auto failed = traced.failures.find(op);
-    if (failed == traced.failures.end() || !failed->second.isRefusal ||
+    auto failed = example.failures.find(op);
+    if (failed == example.failures.end() || !failed->second.isRefusal ||
         !(failed->second.isRaised || isAlwaysRun(op)))
       return WalkResult::advance();
     op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason << "); "
@@ -178,13 +179,13 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
   });
   if (walk.wasInterrupted())
     return failure();
-  Operation *certain = findCertainFailure(function.getBody().front(), traced);
+  Operation *certain = findCertainFailure(function.getBody().front(), example);
   if (!certain)
     return success();
-  auto failed = traced.failures.find(certain);
+  auto failed = example.failures.find(certain);
   return certain->emitError() << certain->getName() << " fails on the example inputs ("
-                              << (failed == traced.failures.end() ? "the model raises"
-                                                                  : failed->second.reason)
+                              << (failed == example.failures.end() ? "the model raises"
+                                                                   : failed->second.reason)
                               << "), and every other branch fails as well; give inputs that the model takes";
 }
 
@@ -195,23 +196,23 @@ struct Samples {
           bool onlyTraced)
       : fitter(sizes, limits) {
     runs.reserve(fitter.samples().size());
-    for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
-      runs.emplace_back(point, /*seesStorages=*/runs.empty()).run(function);
+    for (auto &sample : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
+      runs.emplace_back(sample, /*tracksStorages=*/runs.empty()).run(function);
   }
 
-  /// Runs the function at points that distinguish the candidate expressions; false if there are no such
-  /// points.
+  /// Runs the function at further samples, which distinguish the candidate expressions; false if there
+  /// are none.
   bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
     size_t before = fitter.samples().size();
     for (const std::vector<int64_t> &observed : unresolved)
-      fitter.addSamples(fitter.tellingPoints(observed));
-    for (auto &point : ArrayRef(fitter.samples()).drop_front(before))
-      runs.emplace_back(point).run(function);
+      fitter.addSamples(fitter.distinguishingSamples(observed));
+    for (auto &sample : ArrayRef(fitter.samples()).drop_front(before))
+      runs.emplace_back(sample).run(function);
     return fitter.samples().size() > before;
   }
 
   DimFitter fitter;
-  std::vector<Sampler> runs;
+  std::vector<MetaInterpreter> runs;
 };
 
 /// An operator that works at the example sizes but not at others.
@@ -224,9 +225,9 @@ struct FixedPlace {
 
 static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples &samples) {
   std::optional<FixedPlace> found;
-  auto mustRun = ArrayRef(samples.runs).take_front(samples.fitter.mustRun());
+  auto requiredSamples = ArrayRef(samples.runs).take_front(samples.fitter.requiredSamples());
   function.walk([&](Operation *op) {
-    for (auto [i, run] : llvm::enumerate(mustRun))
+    for (auto [i, run] : llvm::enumerate(requiredSamples))
       if (auto failed = run.failures.find(op);
           failed != run.failures.end() && !samples.runs.front().failures.count(op)) {
         found = FixedPlace{op, failed->second.reason, samples.fitter.samples()[i]};
@@ -252,9 +253,9 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
 /// Runs the function at more sizes than the example ones.
 static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
                                                   bool onlyTraced) {
-  ExampleShapes traced(function);
+  ExampleShapes example(function);
   SizeTable sizes;
-  for (auto &entry : traced.sizes())
+  for (auto &entry : example.sizes())
     sizes.emplace_back(entry.first().str(), entry.second);
   llvm::sort(sizes);
   auto samples = std::make_unique<Samples>(function, sizes, limits, onlyTraced);
@@ -265,7 +266,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
   SizeSearch search(function, sizes, samples->runs.front());
   auto place = findFixed(function, *samples);
   if (!place) {
-    if (!search.runsAsTraced(samples->runs[samples->fitter.smallest()]))
+    if (!search.runsAsAtExampleSizes(samples->runs[samples->fitter.smallestEdge()]))
       search.findMin(limits);
     return samples;
   }
@@ -292,7 +293,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
 }
 
 /// Numbers storages in program order.
-static void collectStorages(func::FuncOp function, const Sampler &sample, InferredValues &result) {
+static void collectStorages(func::FuncOp function, const MetaInterpreter &sample, InferredValues &result) {
   DenseMap<const void *, unsigned> ids;
   auto add = [&](Value value, const at::Tensor &tensor) {
     if (!tensor.defined() || !tensor.has_storage())
@@ -362,10 +363,10 @@ static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced)
   if (failed(samples))
     return failure();
   generalize(function, **samples, result);
-  const Sampler &traced = (*samples)->runs.front();
-  collectStorages(function, traced, result);
+  const MetaInterpreter &example = (*samples)->runs.front();
+  collectStorages(function, example, result);
   function.walk([&](Operation *op) {
-    if (auto failed = traced.failures.find(op); failed != traced.failures.end())
+    if (auto failed = example.failures.find(op); failed != example.failures.end())
       result.unknown.push_back({op, failed->second.reason, failed->second.isRefusal});
   });
   return result;

@@ -7,18 +7,19 @@ using namespace mlir;
 
 namespace cleave {
 
-bool SizeSearch::runsAsTraced(const Sampler &run) const {
-  return llvm::all_of(run.failures, [&](auto &failed) { return traced.failures.count(failed.first); });
+bool SizeSearch::runsAsAtExampleSizes(const MetaInterpreter &run) const {
+  return llvm::all_of(run.failures,
+                      [&](auto &failed) { return atExampleSizes.failures.count(failed.first); });
 }
 
 bool SizeSearch::runsAt(StringRef name, int64_t size) const {
   llvm::StringMap<int64_t> point;
-  for (auto &[other, traced] : sizes)
-    point[other] = traced;
+  for (auto &[other, example] : sizes)
+    point[other] = example;
   point[name] = size;
-  Sampler run(point);
+  MetaInterpreter run(point);
   run.run(function);
-  return runsAsTraced(run);
+  return runsAsAtExampleSizes(run);
 }
 
 /// Bisects between `fails` and `runs`, which are a multiple of `step` apart; the size nearest to `fails` at

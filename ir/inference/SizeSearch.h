@@ -7,7 +7,7 @@
 #define CLEAVE_IR_INFERENCE_SIZESEARCH_H
 
 #include "ir/ExampleShapes.h"
-#include "ir/inference/Sampler.h"
+#include "ir/inference/MetaInterpreter.h"
 
 namespace cleave {
 
@@ -18,20 +18,21 @@ using SizeTable = std::vector<std::pair<std::string, int64_t>>;
 /// dimensions at their example sizes.
 class SizeSearch {
 public:
-  SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const Sampler &traced)
-      : function(function), sizes(sizes), traced(traced) {}
+  /// \param atExampleSizes  the run at the example sizes.
+  SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const MetaInterpreter &atExampleSizes)
+      : function(function), sizes(sizes), atExampleSizes(atExampleSizes) {}
 
   /// True if a run failed only where the run at the example sizes did.
-  bool runsAsTraced(const Sampler &run) const;
+  bool runsAsAtExampleSizes(const MetaInterpreter &run) const;
 
   /// Sets `min` of each dimension.
   void findMin(llvm::StringMap<SizeLimits> &limits) const;
   /// Sets `min` and `max` of each dimension, the latter as far as a DimFitter tries. False if a dimension
   /// runs only at its example size; `fixed` is its name.
   bool findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
-  /// Sets `divisibleBy`: the smallest number, at most `most` and half of the example size, of which another
-  /// multiple runs, too. False if a dimension has no such number (`fixed` is its name), or if none has one
-  /// above 1.
+  /// Sets `divisibleBy` of each dimension: the smallest divisor d of its example size, at most `most` and at
+  /// most half of that size, such that the function also runs at a neighbouring multiple of d. False if a
+  /// dimension has no such d (`fixed` is its name), or if d is 1 for every dimension.
   bool findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
 
 private:
@@ -40,7 +41,7 @@ private:
 
   mlir::func::FuncOp function;
   const SizeTable &sizes;
-  const Sampler &traced;
+  const MetaInterpreter &atExampleSizes;
 };
 
 } // namespace cleave

@@ -13,15 +13,15 @@ void addAliasing(SemanticsTable &table) {
             {"aten.type_as", "aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d", "aten.dropout",
              "aten.alpha_dropout", "aten.feature_dropout", "aten.broadcast_tensors", "aten.meshgrid",
              "aten.pad", "aten.tile"});
-  table.set(&OpSemantics::givesPieces, true,
+  table.set(&OpSemantics::splitsOperand, true,
             {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split", "aten.unbind",
              "aten.unsafe_chunk", "aten.unsafe_split", "aten.unsafe_split_with_sizes"});
-  table.set(&OpSemantics::writesStatistics, llvm::StringLiteral("training"),
+  table.set(&OpSemantics::statisticsFlag, llvm::StringLiteral("training"),
             {"aten.batch_norm", "aten.native_batch_norm", "aten.cudnn_batch_norm", "aten.miopen_batch_norm",
              "aten._batch_norm_impl_index"});
-  table.set(&OpSemantics::writesStatistics, llvm::StringLiteral("use_input_stats"), {"aten.instance_norm"});
-  table.set(&OpSemantics::functionalForm, llvm::StringLiteral("aten._native_batch_norm_legit_functional"),
-            {"aten.batch_norm"});
+  table.set(&OpSemantics::statisticsFlag, llvm::StringLiteral("use_input_stats"), {"aten.instance_norm"});
+  table.set(&OpSemantics::functionalBatchNorm,
+            llvm::StringLiteral("aten._native_batch_norm_legit_functional"), {"aten.batch_norm"});
   table.set(&OpSemantics::declaredForm, llvm::StringLiteral("torch.embedding_renorm_"),
             {"aten._no_grad_embedding_renorm_"});
   table.set(&OpSemantics::listChange, ListChange::Append, {"aten.append.t"});

@@ -53,17 +53,17 @@ static SmallVector<Value> tensorsIn(ValueRange values, llvm::function_ref<bool(V
 /// The factors of the contraction: left, then right.
 SmallVector<Value> Backward::factors() {
   auto argument = [&](StringRef name) { return name.empty() ? Value() : op.getArgument(name); };
-  Value added = argument(semantics.addedArgument), wide = argument(semantics.wideArgument);
+  Value added = argument(semantics.addend), wide = argument(semantics.widerArgument);
   return tensorsIn(operands,
                    [&](Value value) { return isFloating(value) && value != added && value != wide; });
 }
 
 SmallVector<Value> Backward::saved() {
   auto all = [](Value) { return true; };
-  auto isInteger = [](Value value) { return !isFloating(value); };
+  auto isNotFloating = [](Value value) { return !isFloating(value); };
   switch (semantics.saved) {
   case SavedForBackward::Nothing:
-  case SavedForBackward::Passes:
+  case SavedForBackward::PassThrough:
   case SavedForBackward::NoGradient:
     return {};
   case SavedForBackward::Operands:
@@ -79,18 +79,18 @@ SmallVector<Value> Backward::saved() {
     values.push_back(op->getResult(0));
     return values;
   }
-  case SavedForBackward::Factors: {
+  case SavedForBackward::Multiplicands: {
     SmallVector<Value> multiplied = factors(), values;
     for (auto [i, factor] : llvm::enumerate(multiplied))
       for (auto [other, value] : llvm::enumerate(multiplied))
-        if (other != i && flow.reaches(value) && !llvm::is_contained(values, factor))
+        if (other != i && flow.requiresGrad(value) && !llvm::is_contained(values, factor))
           values.push_back(factor);
     return values;
   }
-  case SavedForBackward::Integers:
-    return tensorsIn(operands, isInteger);
-  case SavedForBackward::Positions:
-    return tensorsIn(op->getResults(), isInteger);
+  case SavedForBackward::NonFloatOperands:
+    return tensorsIn(operands, isNotFloating);
+  case SavedForBackward::NonFloatResults:
+    return tensorsIn(op->getResults(), isNotFloating);
   }
   llvm_unreachable("every kind is there");
 }
@@ -114,17 +114,17 @@ void Backward::add(Value operand, GradientWork gradient) {
 void Backward::multiply() {
   const OpWork forward = workOf(op, shapes);
   const SmallVector<Value> all = factors();
-  auto product = semantics.product && all.size() == 2 ? semantics.product(op, shapes) : std::nullopt;
+  auto gemm = semantics.gemm && all.size() == 2 ? semantics.gemm(op, shapes) : std::nullopt;
   for (auto [i, factor] : llvm::enumerate(all)) {
-    if (!flow.reaches(factor))
+    if (!flow.requiresGrad(factor))
       continue;
     // dx[rows, depth] = dy[rows, columns] · wᵀ, dw[depth, columns] = xᵀ · dy.
     GradientWork gradient;
     gradient.work = {forward.flops, bytesOf(op->getResults()) + bytesOf(all) - shapes.bytesOf(factor) +
                                         gradientBytes(factor)};
-    if (product) {
-      gradient.product = *product;
-      std::swap(i == 0 ? gradient.product->columns : gradient.product->rows, gradient.product->depth);
+    if (gemm) {
+      gradient.gemm = *gemm;
+      std::swap(i == 0 ? gradient.gemm->columns : gradient.gemm->rows, gradient.gemm->depth);
     }
     add(factor, gradient);
   }
@@ -134,7 +134,7 @@ void Backward::multiply() {
 void Backward::pass() {
   const int64_t elements = shapes.elementsOf(op->getResult(0));
   for (Value operand : operands)
-    if (flow.reaches(operand) && isFloating(operand) &&
+    if (flow.requiresGrad(operand) && isFloating(operand) &&
         (flow.isWeight(operand) || shapes.elementsOf(operand) < elements))
       add(operand, {{double(elements), bytesOf(op->getResults()) + gradientBytes(operand)}, std::nullopt});
 }
@@ -146,17 +146,17 @@ void Backward::differentiate() {
   all.work.flops = workOf(op, shapes).flops * (isAttention ? kAttentionProducts : 1);
   all.work.bytes = bytesOf(op->getResults()) + bytesOf(result.saved) + result.extraBytes;
   for (Value operand : operands)
-    if (flow.reaches(operand))
+    if (flow.requiresGrad(operand))
       all.work.bytes += gradientBytes(operand);
-  if (isAttention && semantics.product)
-    all.product = semantics.product(op, shapes);
-  const bool isOfInputs =
-      llvm::any_of(operands, [&](Value operand) { return flow.reaches(operand) && !flow.isWeight(operand); });
+  if (isAttention && semantics.gemm)
+    all.gemm = semantics.gemm(op, shapes);
+  const bool isOfInputs = llvm::any_of(
+      operands, [&](Value operand) { return flow.requiresGrad(operand) && !flow.isWeight(operand); });
   (isOfInputs ? result.inputs : result.weights).push_back(all);
 }
 
 BackwardWork Backward::run() {
-  if (!flow.passes(op) || semantics.isScalar || semantics.collective ||
+  if (!flow.isDifferentiated(op) || semantics.isScalar || semantics.collective ||
       storageOf(op->getResult(0)) != op->getResult(0))
     return result;
   if (semantics.isCast || semantics.mayBeView) {
@@ -168,16 +168,16 @@ BackwardWork Backward::run() {
   }
   result.saved = saved();
   result.extraBytes = semantics.savedBytes ? semantics.savedBytes(op, shapes) : 0;
-  if (semantics.saved == SavedForBackward::Factors)
+  if (semantics.saved == SavedForBackward::Multiplicands)
     multiply();
-  else if (semantics.saved == SavedForBackward::Passes)
+  else if (semantics.saved == SavedForBackward::PassThrough)
     pass();
   else
     differentiate();
   // The operand that is added to the contraction.
-  if (StringRef name = semantics.addedArgument; !name.empty())
+  if (StringRef name = semantics.addend; !name.empty())
     if (Value added = op.getArgument(name);
-        added && flow.reaches(added) && semantics.saved == SavedForBackward::Factors)
+        added && flow.requiresGrad(added) && semantics.saved == SavedForBackward::Multiplicands)
       add(added,
           {{double(shapes.elementsOf(op->getResult(0))), bytesOf(op->getResults()) + gradientBytes(added)},
            std::nullopt});

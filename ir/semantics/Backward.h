@@ -10,8 +10,8 @@ namespace cleave {
 /// A kernel of a backward pass, or several kernels that count as one.
 struct GradientWork {
   OpWork work;
-  /// The contraction that `work.flops` counts; see OpSemantics::product.
-  std::optional<GemmShape> product;
+  /// The contraction that `work.flops` counts; see OpSemantics::gemm.
+  std::optional<GemmShape> gemm;
 };
 
 /// What the backward pass of a call saves and computes in PyTorch's autograd.

@@ -7,11 +7,11 @@ using namespace mlir;
 namespace cleave {
 
 /// Every dimension passes through except for those that the ranks exchange, which arguments name.
-static std::optional<DimensionRule> exchanges(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> exchanges(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->size() != to->size())
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   auto &result = rule.results.emplace_back();
   for (auto [dim, size] : llvm::enumerate(*from)) {
@@ -29,8 +29,9 @@ static std::optional<DimensionRule> exchanges(OperatorOp op, const ExampleShapes
 
 void addCollectives(SemanticsTable &table) {
   auto add = [&](StringRef name, std::optional<CollectiveKind> kind, llvm::StringLiteral ranges = "") {
-    table.add({name},
-              {.hasTypesOfOperands = true, .ranges = ranges, .collective = kind, .dimensions = exchanges});
+    table.add(
+        {name},
+        {.hasStaticResultTypes = true, .ranges = ranges, .collective = kind, .shardingRule = exchanges});
   };
   add("spmd.all_reduce", CollectiveKind::AllReduce);
   add("spmd.all_gather", CollectiveKind::AllGather);

@@ -40,12 +40,12 @@ static std::optional<GemmShape> secondByThird(OperatorOp op, const ExampleShapes
   return matrices(op, shapes, 1, 2);
 }
 
-static std::optional<DimensionRule> einsum(OperatorOp op, const ExampleShapes &shapes, StringRef text,
-                                           StringRef kinds = "") {
+static std::optional<OpShardingRule> einsum(OperatorOp op, const ExampleShapes &shapes, StringRef text,
+                                            StringRef kinds = "") {
   return einsumRule(text, kinds, operandShapes(op, shapes), resultShapes(op, shapes));
 }
 
-static std::optional<DimensionRule> linear(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> linear(OperatorOp op, const ExampleShapes &shapes) {
   return einsum(op, shapes, "...k, nk, n -> ...n");
 }
 /// FLOPs of a whole encoder layer: every weight matrix times the tokens, and attention.
@@ -64,45 +64,45 @@ static double encoderLayerFlops(OperatorOp op, const ExampleShapes &shapes) {
 }
 
 /// The weight is packed.
-static std::optional<DimensionRule> quantizedLinear(OperatorOp op, const ExampleShapes &shapes) {
-  return einsum(op, shapes, "...k -> ...n", "k:whole");
+static std::optional<OpShardingRule> quantizedLinear(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "...k -> ...n", "k:replicated");
 }
 /// The first operand is added to the product and broadcast to it: it has the last letters of the result.
-static std::optional<DimensionRule> addedProduct(OperatorOp op, const ExampleShapes &shapes,
-                                                 StringRef product, StringRef result) {
+static std::optional<OpShardingRule> addedProduct(OperatorOp op, const ExampleShapes &shapes,
+                                                  StringRef product, StringRef result) {
   auto added = shapes.shapeOf(op->getOperand(0));
   if (!added || added->size() > result.size())
     return std::nullopt;
   return einsum(op, shapes, (result.take_back(added->size()) + ", " + product + " -> " + result).str());
 }
-static std::optional<DimensionRule> addmm(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> addmm(OperatorOp op, const ExampleShapes &shapes) {
   return addedProduct(op, shapes, "mk, kn", "mn");
 }
-static std::optional<DimensionRule> mm(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> mm(OperatorOp op, const ExampleShapes &shapes) {
   return einsum(op, shapes, "mk, kn -> mn");
 }
-static std::optional<DimensionRule> bmm(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> bmm(OperatorOp op, const ExampleShapes &shapes) {
   return einsum(op, shapes, "bmk, bkn -> bmn");
 }
-static std::optional<DimensionRule> dot(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> dot(OperatorOp op, const ExampleShapes &shapes) {
   return einsum(op, shapes, "k, k -> ");
 }
-static std::optional<DimensionRule> mv(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> mv(OperatorOp op, const ExampleShapes &shapes) {
   return einsum(op, shapes, "mk, k -> m");
 }
-static std::optional<DimensionRule> addmv(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> addmv(OperatorOp op, const ExampleShapes &shapes) {
   return addedProduct(op, shapes, "mk, k", "m");
 }
-static std::optional<DimensionRule> outer(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> outer(OperatorOp op, const ExampleShapes &shapes) {
   return einsum(op, shapes, "m, n -> mn");
 }
-static std::optional<DimensionRule> baddbmm(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> baddbmm(OperatorOp op, const ExampleShapes &shapes) {
   return addedProduct(op, shapes, "bmk, bkn", "bmn");
 }
 
 /// Splits a factor into runs of `granule` indices, which stay on one rank. If they do not divide the factor,
 /// it needs replication.
-static void keepTogether(DimensionRule &rule, unsigned factor, int64_t granule) {
+static void keepTogether(OpShardingRule &rule, unsigned factor, int64_t granule) {
   if (rule.factors[factor].size % granule) {
     rule.factors[factor].kind = FactorKind::NeedsReplication;
     return;
@@ -110,17 +110,17 @@ static void keepTogether(DimensionRule &rule, unsigned factor, int64_t granule) 
   rule.factors[factor].size /= granule;
   unsigned inner = rule.addFactor(FactorKind::NeedsReplication, granule);
   for (auto *side : {&rule.operands, &rule.results})
-    for (DimensionRule::Dims &dims : *side)
-      for (DimensionRule::Dim &dim : dims)
-        if (dim == DimensionRule::Dim{factor})
+    for (OpShardingRule::Dims &dims : *side)
+      for (OpShardingRule::Dim &dim : dims)
+        if (dim == OpShardingRule::Dim{factor})
           dim.push_back(inner);
 }
 
 /// Grouped GEMM: x[m,k] holds rows sorted by expert, offsets[e] the end of each expert's rows, weight[e,k,n]
 /// a matrix per expert. The kernel needs rows aligned to 16 bytes.
-static std::optional<DimensionRule> groupedProduct(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> groupedProduct(OperatorOp op, const ExampleShapes &shapes) {
   constexpr int64_t alignment = 16;
-  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:whole e:whole");
+  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:replicated e:replicated");
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (!rule || !type)
     return std::nullopt;
@@ -130,7 +130,7 @@ static std::optional<DimensionRule> groupedProduct(OperatorOp op, const ExampleS
   return rule;
 }
 
-static std::optional<DimensionRule> matmul(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> matmul(OperatorOp op, const ExampleShapes &shapes) {
   auto left = shapes.shapeOf(op->getOperand(0)), right = shapes.shapeOf(op->getOperand(1));
   if (!left || !right)
     return std::nullopt;
@@ -160,7 +160,7 @@ static int64_t matmulWorkspace(OperatorOp op, const ExampleShapes &shapes, int64
 
 /// The letters of torch.einsum; nothing if they are left out, repeat in one operand, or stand for several
 /// dimensions.
-static std::optional<DimensionRule> einsumOf(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> einsumOf(OperatorOp op, const ExampleShapes &shapes) {
   auto equation = dyn_cast_or_null<StringAttr>(op.getConstantArgument("equation"));
   if (!equation || equation.getValue().contains('.') || !equation.getValue().contains("->"))
     return std::nullopt;
@@ -211,7 +211,7 @@ static double attentionFlops(OperatorOp op, const ExampleShapes &shapes) {
   return 2.0 * scores + 2.0 * scores / query->back() * value->back();
 }
 
-static std::optional<GemmShape> attentionProduct(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<GemmShape> attentionGemm(OperatorOp op, const ExampleShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   if (attentionFlops(op, shapes) == 0)
     return std::nullopt;
@@ -221,24 +221,24 @@ static std::optional<GemmShape> attentionProduct(OperatorOp op, const ExampleSha
 }
 
 /// Grouped-query attention: key head i serves n consecutive query heads, from n·i on.
-static std::optional<DimensionRule> groupHeads(DimensionRule rule) {
+static std::optional<OpShardingRule> groupHeads(OpShardingRule rule) {
   unsigned heads = rule.operands[0][1][0], groups = rule.operands[1][1][0];
-  DimensionRule::Factor &each = rule.factors[heads], &group = rule.factors[groups];
+  OpShardingRule::Factor &each = rule.factors[heads], &group = rule.factors[groups];
   if (group.size == 0 || each.size % group.size)
     return std::nullopt;
   each = {FactorKind::PassThrough, each.size / group.size};
   group.kind = FactorKind::PassThrough;
   for (auto *side : {&rule.operands, &rule.results})
-    for (DimensionRule::Dims &dims : *side)
-      for (DimensionRule::Dim &dim : dims)
-        if (dim == DimensionRule::Dim{heads})
+    for (OpShardingRule::Dims &dims : *side)
+      for (OpShardingRule::Dim &dim : dims)
+        if (dim == OpShardingRule::Dim{heads})
           dim = {groups, heads};
   int64_t all = rule.factors[heads].size * rule.factors[groups].size;
-  rule.shared = {rule.addFactor(FactorKind::PassThrough, all), groups, heads};
+  rule.groupedHeads = {rule.addFactor(FactorKind::PassThrough, all), groups, heads};
   return rule;
 }
 
-static std::optional<DimensionRule> attention(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> attention(OperatorOp op, const ExampleShapes &shapes) {
   auto operands = operandShapes(op, shapes);
   if (operands.size() < 3 || !operands[0] || !operands[1] || operands[0]->size() < 3)
     return std::nullopt;
@@ -254,8 +254,8 @@ static std::optional<DimensionRule> attention(OperatorOp op, const ExampleShapes
   }
   // A causal mask counts from the first query and key, so these are Scan factors.
   bool isCausal = constantInt(op, "is_causal").value_or(1);
-  auto rule = einsumRule(text, isCausal ? "s:scan t:scan d:whole" : "t:whole d:whole", operands,
-                         resultShapes(op, shapes));
+  auto rule = einsumRule(text, isCausal ? "s:scan t:scan d:replicated" : "t:replicated d:replicated",
+                         operands, resultShapes(op, shapes));
   return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
 }
 
@@ -273,92 +273,96 @@ static int64_t attentionWorkspace(OperatorOp op, const ExampleShapes &shapes, in
               (isBool ? shapes.elementsOf(op.getArgument("attn_mask")) : 0));
 }
 
-void addProducts(SemanticsTable &table) {
+void addContractions(SemanticsTable &table) {
   table.add({"aten.linear"}, {.isContraction = true,
-                              .sumsParts = true,
-                              .addedArgument = "bias",
-                              .hasTypesOfOperands = true,
+                              .isSumOverReduceFactors = true,
+                              .addend = "bias",
+                              .hasStaticResultTypes = true,
                               .flops = firstTimesLast,
-                              .product = firstBySecond,
-                              .dimensions = linear});
+                              .gemm = firstBySecond,
+                              .shardingRule = linear});
   table.add({"aten.addmm"}, {.isContraction = true,
-                             .sumsParts = true,
-                             .addedArgument = "self",
-                             .addedScale = "beta",
-                             .hasTypesOfOperands = true,
+                             .isSumOverReduceFactors = true,
+                             .addend = "self",
+                             .addendScale = "beta",
+                             .hasStaticResultTypes = true,
                              .flops = secondTimesLast,
-                             .product = secondByThird,
-                             .dimensions = addmm});
+                             .gemm = secondByThird,
+                             .shardingRule = addmm});
   table.add({"aten.mm"}, {.isContraction = true,
-                          .sumsParts = true,
-                          .hasTypesOfOperands = true,
+                          .isSumOverReduceFactors = true,
+                          .hasStaticResultTypes = true,
                           .flops = firstTimesLast,
-                          .product = firstBySecond,
-                          .dimensions = mm});
+                          .gemm = firstBySecond,
+                          .shardingRule = mm});
   table.add({"aten.bmm"}, {.isContraction = true,
-                           .sumsParts = true,
-                           .hasTypesOfOperands = true,
+                           .isSumOverReduceFactors = true,
+                           .hasStaticResultTypes = true,
                            .flops = firstTimesLast,
-                           .product = firstBySecond,
-                           .dimensions = bmm});
+                           .gemm = firstBySecond,
+                           .shardingRule = bmm});
   table.add({"aten.baddbmm"}, {.isContraction = true,
-                               .sumsParts = true,
-                               .addedArgument = "self",
-                               .addedScale = "beta",
-                               .hasTypesOfOperands = true,
+                               .isSumOverReduceFactors = true,
+                               .addend = "self",
+                               .addendScale = "beta",
+                               .hasStaticResultTypes = true,
                                .flops = secondTimesLast,
-                               .product = secondByThird,
-                               .dimensions = baddbmm});
+                               .gemm = secondByThird,
+                               .shardingRule = baddbmm});
   // A product of vectors is too small to gain from a narrower dtype.
-  table.add({"aten.dot", "aten.vdot"},
-            {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = dot});
-  table.add({"aten.mv"},
-            {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mv});
-  table.add({"aten.addmv"}, {.sumsParts = true,
-                             .addedArgument = "self",
-                             .addedScale = "beta",
-                             .hasTypesOfOperands = true,
+  table.add({"aten.dot", "aten.vdot"}, {.isSumOverReduceFactors = true,
+                                        .hasStaticResultTypes = true,
+                                        .flops = firstTimesLast,
+                                        .shardingRule = dot});
+  table.add({"aten.mv"}, {.isSumOverReduceFactors = true,
+                          .hasStaticResultTypes = true,
+                          .flops = firstTimesLast,
+                          .shardingRule = mv});
+  table.add({"aten.addmv"}, {.isSumOverReduceFactors = true,
+                             .addend = "self",
+                             .addendScale = "beta",
+                             .hasStaticResultTypes = true,
                              .flops = secondTimesLast,
-                             .dimensions = addmv});
-  table.add({"aten.outer", "aten.ger"}, {.hasTypesOfOperands = true, .dimensions = outer});
+                             .shardingRule = addmv});
+  table.add({"aten.outer", "aten.ger"}, {.hasStaticResultTypes = true, .shardingRule = outer});
   table.add({"aten.matmul"}, {.isContraction = true,
-                              .sumsParts = true,
-                              .hasTypesOfOperands = true,
+                              .isSumOverReduceFactors = true,
+                              .hasStaticResultTypes = true,
                               .flops = firstTimesLast,
-                              .product = firstBySecond,
+                              .gemm = firstBySecond,
                               .workspaceBytes = matmulWorkspace,
-                              .dimensions = matmul});
+                              .shardingRule = matmul});
   table.add({"aten.einsum"}, {.isContraction = true,
-                              .sumsParts = true,
-                              .hasTypesOfOperands = true,
+                              .isSumOverReduceFactors = true,
+                              .hasStaticResultTypes = true,
                               .flops = einsumFlops,
-                              .dimensions = einsumOf});
+                              .shardingRule = einsumOf});
   table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},
-            {.hasTypesOfOperands = true, .chance = "dropout", .flops = recurrentFlops});
+            {.hasStaticResultTypes = true, .dropProbability = "dropout", .flops = recurrentFlops});
   table.add({"quantized.linear", "quantized.linear_relu"},
-            {.flops = firstTimesLast, .dimensions = quantizedLinear});
+            {.flops = firstTimesLast, .shardingRule = quantizedLinear});
   // Quantization uses one scale for all rows, so no dimension can be sharded.
   table.add({"quantized.linear_dynamic", "quantized.linear_relu_dynamic"}, {.flops = firstTimesLast});
   table.add({"aten._make_per_tensor_quantized_tensor", "aten._make_per_channel_quantized_tensor",
              "quantized.linear_prepack"},
             {.prepacksWeights = true});
   table.add({"aten._transformer_encoder_layer_fwd"},
-            {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
+            {.hasStaticResultTypes = true, .flops = encoderLayerFlops});
   // Rows are sorted by expert, so an index does not determine its expert.
   table.add({"aten._grouped_mm"}, {.isContraction = true,
-                                   .sumsParts = true,
-                                   .hasTypesOfOperands = true,
+                                   .isSumOverReduceFactors = true,
+                                   .hasStaticResultTypes = true,
                                    .permutationRole = PermutationRole::Group,
                                    .flops = firstTimesLast,
-                                   .dimensions = groupedProduct});
+                                   .shardingRule = groupedProduct});
   table.add({"aten.scaled_dot_product_attention"}, {.isContraction = true,
-                                                    .wideArgument = "attn_mask",
-                                                    .hasTypesOfOperands = true,
-                                                    .chance = "dropout_p",
+                                                    .widerArgument = "attn_mask",
+                                                    .hasStaticResultTypes = true,
+                                                    .dropProbability = "dropout_p",
                                                     .flops = attentionFlops,
-                                                    .product = attentionProduct,
+                                                    .gemm = attentionGemm,
                                                     .workspaceBytes = attentionWorkspace,
-                                                    .dimensions = attention});
+                                                    .shardingRule = attention});
 }
 
 } // namespace cleave

@@ -35,7 +35,7 @@ static bool isInPlace(OperatorOp op, ArrayRef<int64_t> input, ArrayRef<int64_t> 
          weight[1] == input[1] && !isStrided(op);
 }
 
-static std::optional<GemmShape> convolutionProduct(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<GemmShape> convolutionGemm(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   double elements = shapes.elementsOf(op->getResult(0)), flops = convolutionFlops(op, shapes);
@@ -247,7 +247,7 @@ static int64_t convolutionWorkspace(OperatorOp op, const ExampleShapes &shapes, 
 }
 
 /// input[b, g·c, …], weight[g·o, c, …] → [b, g·o, …] in g groups; transposed, the weight is [g·c, o, …].
-static std::optional<DimensionRule> convolution(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> convolution(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0));
   auto weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
@@ -259,18 +259,18 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const ExampleShap
   int64_t groups = (transposed ? *result : *input)[1] / (*weight)[1];
   if (groups == 0 || (*input)[1] % groups || (*result)[1] % groups)
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   auto &from = rule.operands[0], &kernel = rule.operands[1];
   auto &to = rule.results.emplace_back();
-  DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*input)[0]);
+  OpShardingRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*input)[0]);
   unsigned in = rule.addFactor(FactorKind::Reduce, (*input)[1] / groups);
   unsigned out = rule.addFactor(FactorKind::PassThrough, (*result)[1] / groups);
-  DimensionRule::Dim ins{in}, outs{out};
+  OpShardingRule::Dim ins{in}, outs{out};
   if (groups > 1) {
-    rule.groups = rule.addFactor(FactorKind::PassThrough, groups);
-    ins.insert(ins.begin(), *rule.groups);
-    outs.insert(outs.begin(), *rule.groups);
+    rule.channelGroups = rule.addFactor(FactorKind::PassThrough, groups);
+    ins.insert(ins.begin(), *rule.channelGroups);
+    outs.insert(outs.begin(), *rule.channelGroups);
   }
   from = {batch, ins};
   to = {batch, outs};
@@ -292,14 +292,14 @@ void addConvolutions(SemanticsTable &table) {
   table.add({"aten._convolution", "aten.convolution", "aten._convolution_mode", "aten.conv1d", "aten.conv2d",
              "aten.conv3d", "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
             {.isContraction = true,
-             .sumsParts = true,
-             .addedArgument = "bias",
-             .hasTypesOfOperands = true,
+             .isSumOverReduceFactors = true,
+             .addend = "bias",
+             .hasStaticResultTypes = true,
              .groups = "groups",
              .flops = convolutionFlops,
-             .product = convolutionProduct,
+             .gemm = convolutionGemm,
              .workspaceBytes = convolutionWorkspace,
-             .dimensions = convolution});
+             .shardingRule = convolution});
 }
 
 } // namespace cleave

@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace cleave {
 
-static std::optional<DimensionRule> broadcasts(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> broadcasts(OperatorOp op, const ExampleShapes &shapes) {
   auto result = shapes.shapeOf(op->getResult(0));
   if (!result)
     return std::nullopt;
@@ -29,7 +29,7 @@ static Value dropoutIdentity(OperatorOp op) {
 void addElementwise(SemanticsTable &table) {
   table.add(
       {"aten.add"},
-      {.isElementwise = true, .sumScale = "alpha", .hasTypesOfOperands = true, .dimensions = broadcasts});
+      {.isElementwise = true, .addScale = "alpha", .hasStaticResultTypes = true, .shardingRule = broadcasts});
   table.add({"aten.sub",
              "aten.rsub",
              "aten.mul",
@@ -103,28 +103,30 @@ void addElementwise(SemanticsTable &table) {
              "aten.min.other",
              "aten.quantize_per_tensor",
              "aten.dequantize.self"},
-            {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
+            {.isElementwise = true, .hasStaticResultTypes = true, .shardingRule = broadcasts});
   table.add({"aten.floor_divide"}, {.isElementwise = true,
-                                    .hasTypesOfOperands = true,
-                                    .permutationRole = PermutationRole::Quotient,
-                                    .dimensions = broadcasts});
-  table.add({"aten.div",    "aten.true_divide", "aten.pow",         "aten.exp",       "aten.exp2",
-             "aten.expm1",  "aten.log",         "aten.log2",        "aten.log10",     "aten.log1p",
-             "aten.sqrt",   "aten.rsqrt",       "aten.sin",         "aten.cos",       "aten.tan",
-             "aten.tanh",   "aten.sigmoid",     "aten.silu",        "aten.gelu",      "aten.elu",
-             "aten.selu",   "aten.celu",        "aten.mish",        "aten.softplus",  "aten.erf",
-             "aten.erfinv", "aten.atan",        "aten.atan2",       "aten.asin",      "aten.acos",
-             "aten.sinh",   "aten.cosh",        "aten.log_sigmoid", "aten.logaddexp", "aten.logit",
-             "aten.angle",  "aten.polar",       "aten.complex"},
-            {.isElementwise = true, .hasTypesOfOperands = true, .flops = costly, .dimensions = broadcasts});
-  table.add({"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
-            {.isElementwise = true, .identityOf = dropoutIdentity, .dimensions = broadcasts});
+                                    .hasStaticResultTypes = true,
+                                    .permutationRole = PermutationRole::FloorDivide,
+                                    .shardingRule = broadcasts});
   table.add(
-      {"aten.empty_like"},
-      {.isElementwise = true, .hasTypesOfOperands = true, .isUninitialized = true, .dimensions = broadcasts});
+      {"aten.div",    "aten.true_divide", "aten.pow",         "aten.exp",       "aten.exp2",
+       "aten.expm1",  "aten.log",         "aten.log2",        "aten.log10",     "aten.log1p",
+       "aten.sqrt",   "aten.rsqrt",       "aten.sin",         "aten.cos",       "aten.tan",
+       "aten.tanh",   "aten.sigmoid",     "aten.silu",        "aten.gelu",      "aten.elu",
+       "aten.selu",   "aten.celu",        "aten.mish",        "aten.softplus",  "aten.erf",
+       "aten.erfinv", "aten.atan",        "aten.atan2",       "aten.asin",      "aten.acos",
+       "aten.sinh",   "aten.cosh",        "aten.log_sigmoid", "aten.logaddexp", "aten.logit",
+       "aten.angle",  "aten.polar",       "aten.complex"},
+      {.isElementwise = true, .hasStaticResultTypes = true, .flops = costly, .shardingRule = broadcasts});
+  table.add({"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
+            {.isElementwise = true, .identityOf = dropoutIdentity, .shardingRule = broadcasts});
+  table.add({"aten.empty_like"}, {.isElementwise = true,
+                                  .hasStaticResultTypes = true,
+                                  .isUninitialized = true,
+                                  .shardingRule = broadcasts});
   // Random numbers along a sharded dimension must be independent, so these pass it through only for shapes.
   table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"},
-            {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
+            {.isElementwise = true, .hasStaticResultTypes = true, .shardingRule = broadcasts});
 }
 
 } // namespace cleave

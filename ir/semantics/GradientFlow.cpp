@@ -14,8 +14,8 @@ static bool mayHaveGradient(Type type) {
   return !type.isIntOrFloat();
 }
 
-bool GradientFlow::passes(Operation *op) const {
-  return llvm::any_of(op->getResults(), [&](Value result) { return reaches(result); });
+bool GradientFlow::isDifferentiated(Operation *op) const {
+  return llvm::any_of(op->getResults(), [&](Value result) { return requiresGrad(result); });
 }
 
 void GradientFlow::follow(Operation *op) {
@@ -24,17 +24,17 @@ void GradientFlow::follow(Operation *op) {
   };
   if (auto param = dyn_cast<ParamOp>(op)) {
     if (param.getRole() == "parameter" && mayHaveGradient(param.getType()))
-      ofParameters.insert(param);
+      requiringGrad.insert(param);
     return;
   }
   if (isa<StateOp>(op))
-    mark(ofRequest, op->getResults());
+    mark(dependingOnInputs, op->getResults());
   // A value used in a region counts as used by the operation with the region.
   bool takesRequest = false, takesParameters = false;
   op->walk([&](Operation *inner) {
     for (Value operand : inner->getOperands()) {
-      takesRequest |= ofRequest.contains(operand);
-      takesParameters |= ofParameters.contains(operand);
+      takesRequest |= dependingOnInputs.contains(operand);
+      takesParameters |= requiringGrad.contains(operand);
     }
   });
   auto call = dyn_cast<OperatorOp>(op);
@@ -48,15 +48,15 @@ void GradientFlow::follow(Operation *op) {
       llvm::append_range(made, block.getArguments());
   for (Value value : made) {
     if (takesRequest)
-      ofRequest.insert(value);
+      dependingOnInputs.insert(value);
     if (takesParameters && mayHaveGradient(value.getType()))
-      ofParameters.insert(value);
+      requiringGrad.insert(value);
   }
 }
 
 GradientFlow::GradientFlow(Operation *function) {
   for (Value argument : function->getRegion(0).getArguments())
-    ofRequest.insert(argument);
+    dependingOnInputs.insert(argument);
   function->walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (op != function)
       follow(op);

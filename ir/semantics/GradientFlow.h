@@ -12,21 +12,21 @@ class GradientFlow {
 public:
   explicit GradientFlow(mlir::Operation *function);
   /// True if the value is a parameter, or depends on one through operators that have derivatives.
-  bool reaches(mlir::Value value) const { return ofParameters.contains(value); }
+  bool requiresGrad(mlir::Value value) const { return requiringGrad.contains(value); }
   /// True if the value depends on the request's inputs, or on states.
-  bool isOfRequest(mlir::Value value) const { return ofRequest.contains(value); }
+  bool dependsOnInputs(mlir::Value value) const { return dependingOnInputs.contains(value); }
   /// True if the value is a parameter or is computed from parameters alone, so its gradient is a weight
   /// gradient.
-  bool isWeight(mlir::Value value) const { return reaches(value) && !isOfRequest(value); }
+  bool isWeight(mlir::Value value) const { return requiresGrad(value) && !dependsOnInputs(value); }
   /// True if gradients go through the operation.
-  bool passes(mlir::Operation *op) const;
+  bool isDifferentiated(mlir::Operation *op) const;
 
 private:
   void follow(mlir::Operation *op);
-  llvm::DenseSet<mlir::Value> ofParameters, ofRequest;
+  llvm::DenseSet<mlir::Value> requiringGrad, dependingOnInputs;
 };
 
-/// The value that owns the storage: the end of the chain of views.
+/// The value that owns the storage: the base of the chain of views.
 mlir::Value storageOf(mlir::Value value);
 
 } // namespace cleave

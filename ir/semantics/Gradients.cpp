@@ -86,7 +86,7 @@ static int64_t logProbabilities(OperatorOp op, const ExampleShapes &shapes) {
 }
 
 static void addElementwiseGradients(SemanticsTable &table) {
-  table.saves(SavedForBackward::Passes,
+  table.saves(SavedForBackward::PassThrough,
               {"aten.add", "aten.sub", "aten.rsub", "aten.clone", "aten.copy", "aten.type_as"});
   table.saves(SavedForBackward::Nothing, {"aten.neg", "aten.fill", "aten.zero", "aten.floor", "aten.ceil",
                                           "aten.round", "aten.trunc", "aten.sign", "aten.real", "aten.imag"});
@@ -101,13 +101,14 @@ static void addElementwiseGradients(SemanticsTable &table) {
                "aten.elu",         "aten.selu",       "aten.celu",        "aten.mish",      "aten.softplus",
                "aten.erf",         "aten.erfinv",     "aten.atan",        "aten.asin",      "aten.acos",
                "aten.sinh",        "aten.cosh",       "aten.log_sigmoid", "aten.logit"});
-  table.saves(SavedForBackward::Factors, {"aten.mul", "aten.div", "aten.true_divide"});
-  table.saves(SavedForBackward::Integers, {"aten.where.self", "aten.where.ScalarOther",
-                                           "aten.where.ScalarSelf", "aten.where.Scalar", "aten.masked_fill"});
+  table.saves(SavedForBackward::Multiplicands, {"aten.mul", "aten.div", "aten.true_divide"});
+  table.saves(SavedForBackward::NonFloatOperands,
+              {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar",
+               "aten.masked_fill"});
   table.saves(SavedForBackward::Nothing,
               {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
               maskBytes);
-  table.saves(SavedForBackward::Positions, {"aten.native_dropout"});
+  table.saves(SavedForBackward::NonFloatResults, {"aten.native_dropout"});
   table.saves(SavedForBackward::NoGradient,
               {"aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.bernoulli", "aten.rand_like",
                "aten.randn_like", "aten.detach", "aten.floor_divide"});
@@ -121,10 +122,11 @@ static void addReductionGradients(SemanticsTable &table) {
   table.saves(SavedForBackward::First,
               {"aten.var", "aten.glu", "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d",
                "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d"});
-  table.saves(SavedForBackward::Positions, {"aten.max", "aten.min", "aten.sort", "aten.topk", "aten.median"});
+  table.saves(SavedForBackward::NonFloatResults,
+              {"aten.max", "aten.min", "aten.sort", "aten.topk", "aten.median"});
   table.saves(SavedForBackward::Result,
               {"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax"});
-  table.saves(SavedForBackward::Integers, {"aten.cross_entropy_loss"}, logProbabilities);
+  table.saves(SavedForBackward::NonFloatOperands, {"aten.cross_entropy_loss"}, logProbabilities);
   table.saves(SavedForBackward::First, {"aten.layer_norm", "aten.native_layer_norm"}, rowStatistics);
   table.saves(SavedForBackward::First, {"aten.rms_norm"}, rmsStatistics);
   table.saves(SavedForBackward::First, {"aten.batch_norm", "aten._native_batch_norm_legit_functional"},
@@ -146,30 +148,30 @@ static void addReductionGradients(SemanticsTable &table) {
 void addGradients(SemanticsTable &table) {
   addElementwiseGradients(table);
   addReductionGradients(table);
-  table.saves(SavedForBackward::Factors, {"aten.linear",
-                                          "aten.addmm",
-                                          "aten.mm",
-                                          "aten.bmm",
-                                          "aten.baddbmm",
-                                          "aten.dot",
-                                          "aten.vdot",
-                                          "aten.mv",
-                                          "aten.addmv",
-                                          "aten.outer",
-                                          "aten.ger",
-                                          "aten.matmul",
-                                          "aten.einsum",
-                                          "aten._convolution",
-                                          "aten.convolution",
-                                          "aten._convolution_mode",
-                                          "aten.conv1d",
-                                          "aten.conv2d",
-                                          "aten.conv3d",
-                                          "aten.conv_transpose1d",
-                                          "aten.conv_transpose2d",
-                                          "aten.conv_transpose3d"});
+  table.saves(SavedForBackward::Multiplicands, {"aten.linear",
+                                                "aten.addmm",
+                                                "aten.mm",
+                                                "aten.bmm",
+                                                "aten.baddbmm",
+                                                "aten.dot",
+                                                "aten.vdot",
+                                                "aten.mv",
+                                                "aten.addmv",
+                                                "aten.outer",
+                                                "aten.ger",
+                                                "aten.matmul",
+                                                "aten.einsum",
+                                                "aten._convolution",
+                                                "aten.convolution",
+                                                "aten._convolution_mode",
+                                                "aten.conv1d",
+                                                "aten.conv2d",
+                                                "aten.conv3d",
+                                                "aten.conv_transpose1d",
+                                                "aten.conv_transpose2d",
+                                                "aten.conv_transpose3d"});
   table.saves(SavedForBackward::Attention, {"aten.scaled_dot_product_attention"}, attentionBytes);
-  table.saves(SavedForBackward::Integers,
+  table.saves(SavedForBackward::NonFloatOperands,
               {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take_along_dim",
                "aten.scatter", "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy",
                "aten.index_fill", "aten.masked_scatter", "aten.masked_select"});

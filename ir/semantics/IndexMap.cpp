@@ -140,11 +140,11 @@ std::optional<IndexMap> lookupIndexMap(OperatorOp op, const ExampleShapes &shape
   unsigned dim = std::find_if(operands.begin() + 1, operands.end(), isTensor) - operands.begin() - 1;
   auto numbers = operands[dim + 1].getDefiningOp<ParamOp>();
   auto type = numbers ? dyn_cast<RankedTensorType>(numbers.getType()) : RankedTensorType();
-  if (!type || type.getRank() != 1 || !type.getElementType().isInteger(64) || !numbers.getValue() ||
+  if (!type || type.getRank() != 1 || !type.getElementType().isInteger(64) || !numbers.getIntegers() ||
       dim >= shape->size())
     return std::nullopt;
   IndexMap rule{dim, {{}}};
-  ArrayRef<int64_t> values = *numbers.getValue();
+  ArrayRef<int64_t> values = *numbers.getIntegers();
   for (int64_t number : values) {
     int64_t size = (*shape)[dim], position = number < 0 ? number + size : number;
     if (position < 0 || position >= size)

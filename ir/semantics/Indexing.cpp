@@ -7,7 +7,7 @@ using namespace mlir;
 namespace cleave {
 
 /// weight[v,d], indices[…] → […,d].
-static std::optional<DimensionRule> embedding(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> embedding(OperatorOp op, const ExampleShapes &shapes) {
   return einsumRule("vd, ... -> ...d", "v:lookup", operandShapes(op, shapes), resultShapes(op, shapes));
 }
 
@@ -15,11 +15,11 @@ static std::optional<DimensionRule> embedding(OperatorOp op, const ExampleShapes
 static double nothing(OperatorOp, const ExampleShapes &) { return 0; }
 
 /// Made whole on every rank, from sizes alone.
-static std::optional<DimensionRule> fresh(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> fresh(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getResult(0));
   if (!shape)
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   auto &result = rule.results.emplace_back();
   for (int64_t size : *shape)
@@ -30,7 +30,7 @@ static std::optional<DimensionRule> fresh(OperatorOp op, const ExampleShapes &sh
 /// self[…, i, …] with index tensors in some dimensions, and None or nothing in the others. Indices broadcast
 /// against each other; their dimensions replace the first indexed one, or come first if a None separates
 /// them.
-static std::optional<DimensionRule> index(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> index(OperatorOp op, const ExampleShapes &shapes) {
   auto operands = operandShapes(op, shapes);
   auto result = shapes.shapeOf(op->getResult(0));
   if (!result || operands.size() < 2 || !operands[0] || operands.size() - 1 > operands[0]->size())
@@ -56,7 +56,7 @@ static std::optional<DimensionRule> index(OperatorOp op, const ExampleShapes &sh
   auto rule = elementwiseRule(indices, ArrayRef<int64_t>(*result).slice(at, rank));
   if (!rule)
     return std::nullopt;
-  DimensionRule::Dims from, to;
+  OpShardingRule::Dims from, to;
   for (auto [dim, size] : llvm::enumerate(self)) {
     bool isIndexed = llvm::is_contained(places, dim);
     from.push_back(rule->addDim(isIndexed ? FactorKind::NeedsReplication : FactorKind::PassThrough, size));
@@ -67,32 +67,32 @@ static std::optional<DimensionRule> index(OperatorOp op, const ExampleShapes &sh
   rule->results[0] = to;
   rule->operands.insert(rule->operands.begin(), from);
   for (size_t place : places)
-    rule->lookups.push_back({unsigned(place + 1), 0, unsigned(place)});
+    rule->indexedDims.push_back({unsigned(place + 1), 0, unsigned(place)});
   return rule;
 }
 
 /// self[…, d, …], index[n] → […, n, …].
-static std::optional<DimensionRule> indexSelect(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> indexSelect(OperatorOp op, const ExampleShapes &shapes) {
   auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
   auto dim = constantInt(op, "dim");
   if (!self || !dim || !index || index->size() != 1)
     return std::nullopt;
-  auto rule = alongRule(*self, {*dim}, FactorKind::NeedsReplication, op->getNumOperands(), true);
+  auto rule = ruleWithKind(*self, {*dim}, FactorKind::NeedsReplication, op->getNumOperands(), true);
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
   rule->operands[2].push_back(rule->addDim(FactorKind::PassThrough, (*index)[0]));
   rule->results[0][at] = rule->operands[2][0];
-  rule->lookups.push_back({2, 0, unsigned(at)});
+  rule->indexedDims.push_back({2, 0, unsigned(at)});
   return rule;
 }
 
 /// self and index have the same rank; dimensions of equal size are aligned, except for `dim`, which is looked
 /// up.
-static std::optional<DimensionRule> gather(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> gather(OperatorOp op, const ExampleShapes &shapes) {
   auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
   auto dim = constantInt(op, "dim");
   if (!self || !dim || !index || index->size() != self->size())
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   auto &result = rule.results.emplace_back();
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
@@ -123,41 +123,43 @@ static std::optional<int64_t> binsOfWholeNumbers(OperatorOp op) {
 }
 
 void addIndexing(SemanticsTable &table) {
-  table.add({"aten.embedding"}, {.hasTypesOfOperands = true,
+  table.add({"aten.embedding"}, {.hasStaticResultTypes = true,
                                  .readsSparsely = true,
                                  .isLookup = true,
                                  .flops = nothing,
-                                 .dimensions = embedding});
-  table.add({"aten.index"}, {.hasTypesOfOperands = true,
+                                 .shardingRule = embedding});
+  table.add({"aten.index"}, {.hasStaticResultTypes = true,
                              .readsSparsely = true,
                              .isLookup = true,
-                             .dimensions = index,
+                             .shardingRule = index,
                              .indexMap = lookupIndexMap});
-  table.add({"aten.index_select"},
-            {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
+  table.add(
+      {"aten.index_select"},
+      {.hasStaticResultTypes = true, .readsSparsely = true, .isLookup = true, .shardingRule = indexSelect});
   table.add({"aten.gather"},
-            {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
+            {.hasStaticResultTypes = true, .readsSparsely = true, .isLookup = true, .shardingRule = gather});
   table.add({"aten.take_along_dim", "aten.scatter", "aten.scatter_add", "aten.index_add", "aten.index_copy",
              "aten.index_fill", "aten.masked_scatter", "aten.bucketize", "aten.searchsorted",
              "aten.embedding_bag"},
-            {.hasTypesOfOperands = true, .readsSparsely = true});
-  table.add({"aten.index_put"},
-            {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Place});
-  table.add({"aten.histc"}, {.hasTypesOfOperands = true,
+            {.hasStaticResultTypes = true, .readsSparsely = true});
+  table.add(
+      {"aten.index_put"},
+      {.hasStaticResultTypes = true, .readsSparsely = true, .permutationRole = PermutationRole::Scatter});
+  table.add({"aten.histc"}, {.hasStaticResultTypes = true,
                              .readsSparsely = true,
-                             .permutationRole = PermutationRole::Count,
-                             .countedNumbers = binsOfWholeNumbers});
+                             .permutationRole = PermutationRole::Histogram,
+                             .integerBins = binsOfWholeNumbers});
   // The shapes of these results depend on data.
   table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"},
             {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full"},
-            {.readsNoElements = true, .sizes = "size", .dimensions = fresh});
+            {.readsNoElements = true, .sizes = "size", .shardingRule = fresh});
   // Tensors of numbers that the call lists.
-  table.add({"aten.scalar_tensor", "aten.tensor"}, {.readsNoElements = true, .dimensions = fresh});
+  table.add({"aten.scalar_tensor", "aten.tensor"}, {.readsNoElements = true, .shardingRule = fresh});
   table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"},
-            {.isUninitialized = true, .readsNoElements = true, .sizes = "size", .dimensions = fresh});
+            {.isUninitialized = true, .readsNoElements = true, .sizes = "size", .shardingRule = fresh});
   // Indices: those of a shard start at an offset, so sizes alone do not shard them.
-  table.add({"aten.arange"}, {.readsNoElements = true, .countsTo = endOfRange, .dimensions = fresh});
+  table.add({"aten.arange"}, {.readsNoElements = true, .arangeEnd = endOfRange, .shardingRule = fresh});
   table.add({"aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
 }
 

@@ -22,19 +22,19 @@ static SmallVector<int64_t> dimsOf(OperatorOp op, size_t rank) {
   return llvm::to_vector(llvm::seq<int64_t>(0, rank));
 }
 
-static std::optional<DimensionRule> along(OperatorOp op, const ExampleShapes &shapes, FactorKind kind) {
+static std::optional<OpShardingRule> along(OperatorOp op, const ExampleShapes &shapes, FactorKind kind) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto isTensor = [&](Value operand) { return shapes.shapeOf(operand).has_value(); };
   if (!shape || llvm::any_of(op->getOperands().drop_front(), isTensor))
     return std::nullopt;
-  return alongRule(*shape, dimsOf(op, shape->size()), kind, op->getNumOperands(),
-                   constantInt(op, "keepdim").value_or(0));
+  return ruleWithKind(*shape, dimsOf(op, shape->size()), kind, op->getNumOperands(),
+                      constantInt(op, "keepdim").value_or(0));
 }
-static std::optional<DimensionRule> reduces(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> reduces(OperatorOp op, const ExampleShapes &shapes) {
   return along(op, shapes, FactorKind::Reduce);
 }
 /// The dimension may have another size in the result, as in topk.
-static std::optional<DimensionRule> needsWhole(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> needsWhole(OperatorOp op, const ExampleShapes &shapes) {
   auto rule = along(op, shapes, FactorKind::NeedsReplication);
   auto result = shapes.shapeOf(op->getResult(0));
   if (!rule || !result || result->size() != rule->results[0].size())
@@ -44,12 +44,12 @@ static std::optional<DimensionRule> needsWhole(OperatorOp op, const ExampleShape
       dim = rule->addDim(FactorKind::NeedsReplication, size);
   return rule;
 }
-static std::optional<DimensionRule> inOrder(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> inOrder(OperatorOp op, const ExampleShapes &shapes) {
   return along(op, shapes, FactorKind::Scan);
 }
 
 /// Layer and RMS norms: the trailing `normalized_shape` dimensions are needed whole.
-static std::optional<DimensionRule> trailing(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> trailing(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto normalized = constantInts(op, "normalized_shape");
   if (!shape || !normalized)
@@ -57,17 +57,17 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const ExampleShapes 
   SmallVector<int64_t> dims;
   for (int64_t i = 1; i <= int64_t(normalized->size()); ++i)
     dims.push_back(-i);
-  return alongRule(*shape, dims, FactorKind::NeedsReplication, op->getNumOperands(), true);
+  return ruleWithKind(*shape, dims, FactorKind::NeedsReplication, op->getNumOperands(), true);
 }
 
 /// v[…, d, …], g[1, …, d, …, 1] → like v: each index of `dim` is normalised by itself. For -1, all is
 /// normalised together.
-static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> weightNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0)), scale = shapes.shapeOf(op->getOperand(1));
   auto dim = constantInt(op, "dim");
   if (!shape || !scale || !dim || *dim < 0 || scale->size() != shape->size())
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   for (auto [i, size] : llvm::enumerate(*shape)) {
     const bool isKept = int64_t(i) == *dim;
@@ -98,7 +98,7 @@ static int64_t rmsNormWorkspace(OperatorOp op, const ExampleShapes &shapes, int6
 
 /// In evaluation, a batch norm uses stored statistics and passes the batch through; in training it mixes
 /// samples.
-static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> batchNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto training = constantInt(op, "training");
   if (!shape || !training || shape->size() < 2)
@@ -108,7 +108,7 @@ static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes
     for (int64_t i = 0; i < int64_t(shape->size()); ++i)
       if (i != 1)
         mixed.push_back(i);
-  auto rule = alongRule(*shape, mixed, FactorKind::NeedsReplication, op->getNumOperands(), true);
+  auto rule = ruleWithKind(*shape, mixed, FactorKind::NeedsReplication, op->getNumOperands(), true);
   // Weight, bias, mean and variance have an entry per channel.
   for (unsigned i = 1; i < 5; ++i)
     if (shapes.shapeOf(op->getOperand(i)))
@@ -117,17 +117,17 @@ static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes
 }
 
 /// input[b, g·c, …], weight[g·c], bias[g·c] → [b, g·c, …]; each of g groups is normalised by itself.
-static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> groupNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto groups = constantInt(op, "num_groups");
   if (!shape || shape->size() < 2 || !groups || *groups < 1 || (*shape)[1] % *groups)
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
-  rule.groups = rule.addFactor(FactorKind::PassThrough, *groups);
-  DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*shape)[0]);
-  DimensionRule::Dim channels{*rule.groups,
-                              rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
+  rule.channelGroups = rule.addFactor(FactorKind::PassThrough, *groups);
+  OpShardingRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*shape)[0]);
+  OpShardingRule::Dim channels{*rule.channelGroups,
+                               rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
   auto &input = rule.operands[0];
   input = {batch, channels};
   for (int64_t size : ArrayRef<int64_t>(*shape).drop_front(2))
@@ -140,19 +140,19 @@ static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes
 }
 
 /// input[n,c,h,w], grid[n,x,y,2] → [n,c,x,y].
-static std::optional<DimensionRule> gridSampler(OperatorOp op, const ExampleShapes &shapes) {
-  return einsumRule("nchw, nxyt -> ncxy", "h:whole w:whole t:whole", operandShapes(op, shapes),
+static std::optional<OpShardingRule> gridSampler(OperatorOp op, const ExampleShapes &shapes) {
+  return einsumRule("nchw, nxyt -> ncxy", "h:replicated w:replicated t:replicated", operandShapes(op, shapes),
                     resultShapes(op, shapes));
 }
 
 /// Windows over trailing dimensions, whose number is in the operator's name (`aten.max_pool2d_with_indices`);
 /// batch and channels pass through.
-static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> windows(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   size_t spatial = op.getBaseName()[op.getBaseName().find_first_of("123")] - '0';
   if (!from || !to || from->size() != to->size() || from->size() < spatial)
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   auto &result = rule.results.emplace_back();
   for (size_t i = 0; i < to->size(); ++i) {
@@ -165,13 +165,13 @@ static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &
 }
 
 /// Everything except for the batch is needed whole (groups, space).
-static std::optional<DimensionRule> batchOnly(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> batchOnly(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->empty() || to->empty() || (*from)[0] != (*to)[0])
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
-  DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*from)[0]);
+  OpShardingRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*from)[0]);
   auto &result = rule.results.emplace_back();
   rule.operands[0].push_back(batch);
   result.push_back(batch);
@@ -183,47 +183,49 @@ static std::optional<DimensionRule> batchOnly(OperatorOp op, const ExampleShapes
 }
 
 void addNorms(SemanticsTable &table) {
-  table.add({"aten.sum"},
-            {.sumsParts = true, .hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
-  table.add({"aten.mean"}, {.sumsParts = true,
+  table.add({"aten.sum"}, {.isSumOverReduceFactors = true,
+                           .hasStaticResultTypes = true,
+                           .flops = perInputElement,
+                           .shardingRule = reduces});
+  table.add({"aten.mean"}, {.isSumOverReduceFactors = true,
                             .isMean = true,
-                            .hasTypesOfOperands = true,
+                            .hasStaticResultTypes = true,
                             .flops = perInputElement,
-                            .dimensions = reduces});
+                            .shardingRule = reduces});
   table.add({"aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max", "aten.min",
              "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
              "aten.logsumexp", "aten.count_nonzero"},
-            {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
+            {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = reduces});
   table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.median",
              "aten.glu", "aten.cross_entropy_loss"},
-            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = needsWhole});
-  table.add({"aten.sort", "aten.argsort"}, {.hasTypesOfOperands = true,
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = needsWhole});
+  table.add({"aten.sort", "aten.argsort"}, {.hasStaticResultTypes = true,
                                             .permutationRole = PermutationRole::Sort,
-                                            .givesPositions = true,
+                                            .lastResultIsIndices = true,
                                             .flops = severalPerElement,
-                                            .dimensions = needsWhole});
-  table.add({"aten.topk"}, {.hasTypesOfOperands = true,
-                            .givesPositions = true,
+                                            .shardingRule = needsWhole});
+  table.add({"aten.topk"}, {.hasStaticResultTypes = true,
+                            .lastResultIsIndices = true,
                             .flops = severalPerElement,
-                            .dimensions = needsWhole});
-  table.add({"aten.cumsum"}, {.hasTypesOfOperands = true,
-                              .permutationRole = PermutationRole::RunningSum,
+                            .shardingRule = needsWhole});
+  table.add({"aten.cumsum"}, {.hasStaticResultTypes = true,
+                              .permutationRole = PermutationRole::CumulativeSum,
                               .flops = perInputElement,
-                              .dimensions = inOrder});
+                              .shardingRule = inOrder});
   table.add({"aten.cumprod", "aten.cummax"},
-            {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = inOrder});
+            {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = inOrder});
   table.add({"aten.layer_norm", "aten.native_layer_norm"},
-            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = trailing});
-  table.add({"aten.rms_norm"}, {.hasTypesOfOperands = true,
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = trailing});
+  table.add({"aten.rms_norm"}, {.hasStaticResultTypes = true,
                                 .flops = severalPerElement,
                                 .workspaceBytes = rmsNormWorkspace,
-                                .dimensions = trailing});
+                                .shardingRule = trailing});
   table.add({"aten._weight_norm"},
-            {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = weightNorm});
+            {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = weightNorm});
   table.add({"aten._native_batch_norm_legit_functional"},
-            {.hasTypesOfOperands = true, .flops = severalPerElement});
+            {.hasStaticResultTypes = true, .flops = severalPerElement});
   table.add({"aten.batch_norm"},
-            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = batchNorm});
   table.add({"aten.max_pool1d",
              "aten.max_pool2d",
              "aten.max_pool3d",
@@ -251,15 +253,15 @@ void addNorms(SemanticsTable &table) {
              "aten.upsample_bicubic2d",
              "aten._upsample_bilinear2d_aa",
              "aten._upsample_bicubic2d_aa"},
-            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = windows});
-  table.add({"aten.group_norm"}, {.hasTypesOfOperands = true,
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = windows});
+  table.add({"aten.group_norm"}, {.hasStaticResultTypes = true,
                                   .groups = "num_groups",
                                   .flops = severalPerElement,
-                                  .dimensions = groupNorm});
+                                  .shardingRule = groupNorm});
   table.add({"aten.instance_norm", "aten.pixel_shuffle"},
-            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchOnly});
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = batchOnly});
   table.add({"aten.grid_sampler"},
-            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = gridSampler});
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = gridSampler});
 }
 
 } // namespace cleave

@@ -35,7 +35,7 @@ static const SemanticsTable &table() {
   static const SemanticsTable instance = [] {
     SemanticsTable table;
     addElementwise(table);
-    addProducts(table);
+    addContractions(table);
     addConvolutions(table);
     addNorms(table);
     addShapes(table);
@@ -58,9 +58,9 @@ const OpSemantics &semanticsOf(StringRef irName) {
   return family ? *family : unknown;
 }
 
-std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes &shapes) {
+std::optional<OpShardingRule> opShardingRuleOf(OperatorOp op, const ExampleShapes &shapes) {
   const OpSemantics &semantics = semanticsOf(op.getName());
-  auto rule = semantics.dimensions ? semantics.dimensions(op, shapes) : std::nullopt;
+  auto rule = semantics.shardingRule ? semantics.shardingRule(op, shapes) : std::nullopt;
   if (!rule || rule->results.empty() || semantics.readsNoElements)
     return rule;
   // Operands that a rule does not cover are needed whole.
@@ -101,8 +101,9 @@ bool isRandom(OperatorOp op) {
   auto function = op->getParentOfType<func::FuncOp>();
   if (!op.getSchema().isRandom || (function && function->hasAttr(kTrainingAttr)))
     return false;
-  llvm::StringLiteral chance = semanticsOf(op.getName()).chance;
-  auto value = chance.empty() ? nullptr : dyn_cast_or_null<FloatAttr>(op.getConstantArgument(chance));
+  llvm::StringLiteral dropProbability = semanticsOf(op.getName()).dropProbability;
+  auto value = dropProbability.empty() ? nullptr
+                                       : dyn_cast_or_null<FloatAttr>(op.getConstantArgument(dropProbability));
   return !value || !value.getValue().isZero();
 }
 

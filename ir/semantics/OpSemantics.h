@@ -10,10 +10,10 @@
 
 #include "ir/ExampleShapes.h"
 #include "ir/OperatorDialect.h"
-#include "ir/semantics/DimensionRule.h"
 #include "ir/semantics/IndexMap.h"
 #include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/ListChange.h"
+#include "ir/semantics/OpShardingRule.h"
 #include "ir/semantics/PermutationRole.h"
 
 namespace cleave {
@@ -24,17 +24,17 @@ inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 
 /// Values of the forward pass that an operator's backward pass reads, as in PyTorch's derivatives.yaml.
 enum class SavedForBackward {
-  Operands,       ///< all tensor operands
-  Nothing,        ///< nothing but sizes
-  Passes,         ///< nothing; gradients pass unchanged, summed over broadcast dimensions
-  First,          ///< the first operand
-  Result,         ///< the result
-  FirstAndResult, ///< both
-  Factors,        ///< each factor, for the gradients of the other factors
-  Attention,      ///< operands and result of an attention
-  Integers,       ///< operands without gradients: indices, masks
-  Positions,      ///< results without gradients: indices of maxima
-  NoGradient,     ///< results have no gradients
+  Operands,         ///< all tensor operands
+  Nothing,          ///< nothing but sizes
+  PassThrough,      ///< nothing; gradients pass unchanged, summed over broadcast dimensions
+  First,            ///< the first operand
+  Result,           ///< the result
+  FirstAndResult,   ///< both
+  Multiplicands,    ///< each multiplicand, for the gradients of the others
+  Attention,        ///< operands and result of an attention
+  NonFloatOperands, ///< operands that are not floating-point: indices, boolean masks
+  NonFloatResults,  ///< results that are not floating-point: indices of maxima, boolean masks
+  NoGradient,       ///< results have no gradients
 };
 
 /// The dtype of an operator's result.
@@ -58,13 +58,14 @@ struct OpSemantics {
   /// The result may be the first operand itself, although the schema does not say so.
   bool mayReturnOperand = false;
   /// The results are pieces of the first operand; they cover it and do not overlap.
-  bool givesPieces = false;
+  bool splitsOperand = false;
   /// Argument that, if true, makes the operator write the running statistics among its operands, although the
   /// schema does not say so.
-  llvm::StringLiteral writesStatistics = "";
-  /// For writesStatistics: an operator that takes all operands but the last, and returns the new running mean
-  /// and variance as results 3 and 4. Empty: none.
-  llvm::StringLiteral functionalForm = "";
+  llvm::StringLiteral statisticsFlag = "";
+  /// For an operator with statisticsFlag: the operator that returns the new running mean and variance as
+  /// results 3 and 4 instead of writing operands 3 and 4. It has the same arguments without the last one
+  /// (cudnn_enabled). Empty: none.
+  llvm::StringLiteral functionalBatchNorm = "";
   /// For an operator that writes its first operand although its schema does not say so: the operator whose
   /// schema declares that mutation. Empty for other operators.
   llvm::StringLiteral declaredForm = "";
@@ -72,7 +73,7 @@ struct OpSemantics {
   ResultDType resultDType = ResultDType::Promoted;
   /// The result is contiguous, whatever the strides of the first operand. Not reshape, which is a view if
   /// possible.
-  bool takesAnyLayout = false;
+  bool givesContiguous = false;
   /// A view that permutes the dimensions.
   bool permutes = false;
   /// The result has the values of its operand in the dtype that the call names; it shares the operand's
@@ -81,25 +82,27 @@ struct OpSemantics {
   /// A contraction: sums of products of its floating-point tensors, all of one dtype, perhaps a narrow one.
   /// Sums accumulate in float32 and are rounded to that dtype. Such an operator has `flops`.
   bool isContraction = false;
-  /// Along its Reduce factors, the result is the sum of the results for parts of the operands, with
-  /// addedArgument added once.
-  bool sumsParts = false;
-  /// For an operator with sumsParts: each part is weighted by its share of the elements averaged.
+  /// If operands are sharded along a Reduce factor, the result is the sum of the ranks' results, except that
+  /// only one of them may add `addend`. Without this flag a Reduce factor cannot be sharded.
+  bool isSumOverReduceFactors = false;
+  /// For an operator with isSumOverReduceFactors: each part is weighted by its share of the elements
+  /// averaged.
   bool isMean = false;
   /// Tensor argument of a contraction that may have a wider dtype than the others.
-  llvm::StringLiteral wideArgument = "";
+  llvm::StringLiteral widerArgument = "";
   /// Tensor argument that is added to a contraction: a bias or, if it is no weight, perhaps a mask.
-  llvm::StringLiteral addedArgument = "";
-  /// Argument that scales addedArgument.
-  llvm::StringLiteral addedScale = "";
+  llvm::StringLiteral addend = "";
+  /// Argument that scales addend.
+  llvm::StringLiteral addendScale = "";
   /// Each element of the result depends only on scalar arguments and on the operands' elements at its
   /// position, after broadcasting.
   bool isElementwise = false;
-  /// Argument s where the result is the first operand plus s times the second: linear in both.
-  llvm::StringLiteral sumScale = "";
+  /// For an addition, operand 0 + s · operand 1: the argument s. A sum over ranks may be taken before or
+  /// after such an operator.
+  llvm::StringLiteral addScale = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold. If
   /// it has no meta kernel, it may be tried on zeros.
-  bool hasTypesOfOperands = false;
+  bool hasStaticResultTypes = false;
   /// The result holds uninitialised memory.
   bool isUninitialized = false;
   /// Reads no more elements of its first operand than it writes: lookups and gathers.
@@ -115,20 +118,20 @@ struct OpSemantics {
   llvm::StringLiteral rangeStart = "", rangeLength = "";
   /// Argument with the ranges of a dimension that the result holds, as pairs of start and length.
   llvm::StringLiteral ranges = "";
-  /// Argument with the number of channel groups; the sharding rule's factor `groups` has that size.
+  /// Argument with the number of channel groups; the sharding rule's factor `channelGroups` has that size.
   llvm::StringLiteral groups = "";
   /// For a call whose result is 0, 1, …, n - 1 (arange(n) with start 0 and step 1): the operand n; null for
   /// other calls.
-  mlir::Value (*countsTo)(OperatorOp op) = nullptr;
+  mlir::Value (*arangeEnd)(OperatorOp op) = nullptr;
   /// Role in a token permutation (see partitioner/sharding/TokenPermutation.h).
   PermutationRole permutationRole = PermutationRole::None;
-  /// For PermutationRole::Count: number of integers, from 0 on, that each have a bin of their own; nothing
-  /// for other bins.
-  std::optional<int64_t> (*countedNumbers)(OperatorOp op) = nullptr;
+  /// For PermutationRole::Histogram: the n for which the integers 0 … n - 1 each have a bin of their own;
+  /// nothing if the bins are others.
+  std::optional<int64_t> (*integerBins)(OperatorOp op) = nullptr;
   /// The last result holds indices of dimension `dim` of the first operand.
-  bool givesPositions = false;
-  /// For a random operator: argument for which 0 makes it deterministic.
-  llvm::StringLiteral chance = "";
+  bool lastResultIsIndices = false;
+  /// For a random operator: the argument with the drop probability; at 0 the operator is deterministic.
+  llvm::StringLiteral dropProbability = "";
   /// Works only on sizes and scalars.
   bool isScalar = false;
   /// Prepacks weights into a form that only other operators can read.
@@ -139,26 +142,26 @@ struct OpSemantics {
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
   /// Floating-point operations; null: one per element of the largest result.
   double (*flops)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// The contraction that `flops` counts; null or nothing if there is none of known shape.
-  std::optional<GemmShape> (*product)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// The contraction that `flops` counts, as a GEMM; null or nothing if there is none of known shape.
+  std::optional<GemmShape> (*gemm)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// What the backward pass saves; set for all families by Gradients.cpp. Call backwardOf.
   SavedForBackward saved = SavedForBackward::Operands;
   /// Bytes saved besides that; null: none.
   int64_t (*savedBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// The collective that it is.
   std::optional<CollectiveKind> collective = std::nullopt;
-  /// Bytes of workspace besides the results, on so many threads of a CPU; null: none.
+  /// Bytes of workspace besides the results, on `threads` threads of a CPU; null: none.
   int64_t (*workspaceBytes)(OperatorOp op, const ExampleShapes &shapes, int64_t threads) = nullptr;
-  /// Sharding rule; null or nothing: every operand is needed whole. Call dimensionRuleOf.
-  std::optional<DimensionRule> (*dimensions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// Sharding rule; null or nothing: every operand is needed whole. Call opShardingRuleOf.
+  std::optional<OpShardingRule> (*shardingRule)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
-  /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewBack.
-  llvm::StringLiteral scatter = "";
+  /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
+  llvm::StringLiteral scatterForm = "";
   /// For a view or a list of views that covers its whole base: makes the base's new value from the view's.
-  mlir::Value (*viewBack)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
+  mlir::Value (*viewInverse)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
 };
 
 /// The entry of an operator, by IR name with or without overload; an entry with isKnown = false if there is
@@ -166,7 +169,7 @@ struct OpSemantics {
 const OpSemantics &semanticsOf(llvm::StringRef irName);
 
 /// The sharding rule of one call; nothing if every operand is needed whole.
-std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes &shapes);
+std::optional<OpShardingRule> opShardingRuleOf(OperatorOp op, const ExampleShapes &shapes);
 
 /// The index map of one call; nothing if it is not known.
 std::optional<IndexMap> indexMapOf(OperatorOp op, const ExampleShapes &shapes);

@@ -8,12 +8,12 @@ namespace cleave {
 /// computed per expert, and permuted back.
 enum class PermutationRole {
   None,
-  Sort,       ///< the last result holds the indices of a sort along `dim`, the result before it the elements
-  Count,      ///< number of elements equal to each integer (see countedNumbers)
-  RunningSum, ///< cumulative sum along `dim`
-  Group,      ///< grouped GEMM: operand 0 holds rows sorted by group, operand 2 the end offset of each group
-  Place,      ///< writes elements of the third operand into the first, at the indices of the second
-  Quotient,   ///< the first operand divided by the second, rounded down
+  Sort,      ///< the last result holds the indices of a sort along `dim`, the result before it the elements
+  Histogram, ///< number of elements equal to each integer (see integerBins)
+  CumulativeSum, ///< cumulative sum along `dim`
+  Group,       ///< grouped GEMM: operand 0 holds rows sorted by group, operand 2 the end offset of each group
+  Scatter,     ///< writes elements of the third operand into the first, at the indices of the second
+  FloorDivide, ///< the first operand divided by the second, rounded down
 };
 
 } // namespace cleave

@@ -16,7 +16,8 @@ public:
   /// Adds `entry` for each name, marked known.
   void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
   const OpSemantics *find(llvm::StringRef name) const;
-  /// Sets one field for each name; a name without an entry stays unknown otherwise.
+  /// Sets one field for each name. A name without an entry gets one with that field alone, and isKnown stays
+  /// false.
   template <typename T>
   void set(T OpSemantics::*field, T value, std::initializer_list<llvm::StringRef> names) {
     for (llvm::StringRef name : names)
@@ -31,7 +32,7 @@ private:
 };
 
 void addElementwise(SemanticsTable &table);
-void addProducts(SemanticsTable &table);
+void addContractions(SemanticsTable &table);
 void addConvolutions(SemanticsTable &table);
 void addNorms(SemanticsTable &table);
 void addShapes(SemanticsTable &table);

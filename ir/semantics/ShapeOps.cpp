@@ -8,7 +8,7 @@ using namespace mlir;
 namespace cleave {
 
 /// Splits and merges of row-major dimensions.
-static std::optional<DimensionRule> regroups(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> regroups(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   auto rule = from && to ? viewRule(*from, *to) : std::nullopt;
   if (!rule)
@@ -21,7 +21,7 @@ static std::optional<DimensionRule> regroups(OperatorOp op, const ExampleShapes 
 }
 
 /// A shard of size 1 would be dropped where a dimension of size 1 may be dropped.
-static std::optional<DimensionRule> squeezes(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> squeezes(OperatorOp op, const ExampleShapes &shapes) {
   auto rule = regroups(op, shapes);
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dims = constantInts(op, "dim");
@@ -34,12 +34,12 @@ static std::optional<DimensionRule> squeezes(OperatorOp op, const ExampleShapes 
   return rule;
 }
 
-static std::optional<DimensionRule> permuted(OperatorOp op, const ExampleShapes &shapes,
-                                             ArrayRef<int64_t> order) {
+static std::optional<OpShardingRule> permuted(OperatorOp op, const ExampleShapes &shapes,
+                                              ArrayRef<int64_t> order) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from || order.size() != from->size())
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   for (int64_t size : *from)
     rule.operands[0].push_back(rule.addDim(FactorKind::PassThrough, size));
@@ -52,12 +52,12 @@ static std::optional<DimensionRule> permuted(OperatorOp op, const ExampleShapes 
   return rule;
 }
 
-static std::optional<DimensionRule> permutes(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> permutes(OperatorOp op, const ExampleShapes &shapes) {
   auto order = constantInts(op, "dims");
   return order ? permuted(op, shapes, *order) : std::nullopt;
 }
 
-static std::optional<DimensionRule> transposes(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> transposes(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from)
     return std::nullopt;
@@ -76,7 +76,7 @@ static std::optional<DimensionRule> transposes(OperatorOp op, const ExampleShape
 }
 
 /// numpy's transpose: all dimensions in reverse order.
-static std::optional<DimensionRule> reverses(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> reverses(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from)
     return std::nullopt;
@@ -85,17 +85,17 @@ static std::optional<DimensionRule> reverses(OperatorOp op, const ExampleShapes 
 
 /// Operators that keep the rank and all dimensions of `shape` except for those in `cut`. All tensor operands
 /// have these dimensions.
-static std::optional<DimensionRule> cutsDims(OperatorOp op, const ExampleShapes &shapes,
-                                             ArrayRef<int64_t> shape, ArrayRef<int64_t> cut) {
-  DimensionRule rule;
-  DimensionRule::Dims result;
+static std::optional<OpShardingRule> cutsDims(OperatorOp op, const ExampleShapes &shapes,
+                                              ArrayRef<int64_t> shape, ArrayRef<int64_t> cut) {
+  OpShardingRule rule;
+  OpShardingRule::Dims result;
   for (int64_t size : shape)
     result.push_back(rule.addDim(FactorKind::PassThrough, size));
   if (llvm::any_of(cut, [&](int64_t dim) { return !dimensionAt(dim, shape.size()); }))
     return std::nullopt;
   // A cut dimension is a different factor in each tensor.
   auto dimsOf = [&](ArrayRef<int64_t> sizes) {
-    DimensionRule::Dims dims = result;
+    OpShardingRule::Dims dims = result;
     for (int64_t dim : cut) {
       unsigned counted = *dimensionAt(dim, sizes.size());
       dims[counted] = rule.addDim(FactorKind::NeedsReplication, sizes[counted]);
@@ -106,13 +106,13 @@ static std::optional<DimensionRule> cutsDims(OperatorOp op, const ExampleShapes 
   for (const OptionalShape &from : operandShapes(op, shapes)) {
     if (from && from->size() != shape.size())
       return std::nullopt;
-    rule.operands.push_back(from ? dimsOf(*from) : DimensionRule::Dims());
+    rule.operands.push_back(from ? dimsOf(*from) : OpShardingRule::Dims());
   }
   return rule;
 }
 
 /// The dimension in argument `dim`, or those in `dims`: it is cut, concatenated, or reordered.
-static std::optional<DimensionRule> cutsAlong(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> cutsAlong(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dims = constantInts(op, "dims");
   if (auto dim = constantInt(op, "dim"))
@@ -122,14 +122,14 @@ static std::optional<DimensionRule> cutsAlong(OperatorOp op, const ExampleShapes
 }
 
 /// A list of pieces along `dim`. Pieces have all other dimensions of the whole.
-static std::optional<DimensionRule> splitsAlong(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> splitsAlong(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dim = constantInt(op, "dim");
   return from && dim ? cutsDims(op, shapes, *from, {*dim}) : std::nullopt;
 }
 
 /// Operators that remove dimension `dim`, by taking one index or each.
-static std::optional<DimensionRule> drops(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> drops(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dim = constantInt(op, "dim");
   if (!from || !dim)
@@ -141,26 +141,26 @@ static std::optional<DimensionRule> drops(OperatorOp op, const ExampleShapes &sh
 }
 
 /// A new dimension at `dim`, with one index per item.
-static std::optional<DimensionRule> stacks(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> stacks(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dim = constantInt(op, "dim");
   auto added = to && dim ? dimensionAt(*dim, to->size()) : std::nullopt;
   if (!added)
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   auto &result = rule.results.emplace_back();
   for (int64_t size : *to)
     result.push_back(rule.addDim(FactorKind::PassThrough, size));
-  DimensionRule::Dims item = result;
+  OpShardingRule::Dims item = result;
   item.erase(item.begin() + *added);
   rule.factors[result[*added][0]].kind = FactorKind::NeedsReplication;
   for (const OptionalShape &from : operandShapes(op, shapes))
-    rule.operands.push_back(from ? item : DimensionRule::Dims());
+    rule.operands.push_back(from ? item : OpShardingRule::Dims());
   return rule;
 }
 
 /// The last dimensions, with two numbers each in `pad`, are needed whole.
-static std::optional<DimensionRule> pads(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> pads(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto pad = constantInts(op, "pad");
   if (!pad)
@@ -175,23 +175,23 @@ static std::optional<DimensionRule> pads(OperatorOp op, const ExampleShapes &sha
 }
 
 /// Triangles of the last two dimensions.
-static std::optional<DimensionRule> triangles(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> triangles(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   return to && to->size() >= 2 ? cutsDims(op, shapes, *to, {-2, -1}) : std::nullopt;
 }
 
 /// Each dimension is repeated as a whole: the copies are an outer factor of their own.
-static std::optional<DimensionRule> repeats(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> repeats(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || to->size() < from->size())
     return std::nullopt;
-  DimensionRule rule;
+  OpShardingRule rule;
   rule.operands.resize(op->getNumOperands());
   auto &result = rule.results.emplace_back();
   size_t added = to->size() - from->size();
   for (auto [i, size] : llvm::enumerate(*to)) {
     int64_t before = i < added ? 1 : (*from)[i - added];
-    DimensionRule::Dim &dim = result.emplace_back();
+    OpShardingRule::Dim &dim = result.emplace_back();
     if (before == 0)
       return std::nullopt;
     if (size != before)
@@ -205,12 +205,12 @@ static std::optional<DimensionRule> repeats(OperatorOp op, const ExampleShapes &
 }
 
 /// A slice of everything passes the dimension through.
-static std::optional<DimensionRule> slices(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> slices(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   return from && to && *from == *to ? elementwiseRule(operandShapes(op, shapes), *to) : cutsAlong(op, shapes);
 }
 
-static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> broadcastsTo(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to)
     return std::nullopt;
@@ -296,75 +296,80 @@ static OpSemantics sized(OpSemantics entry, llvm::StringLiteral sizes) {
 
 void addShapes(SemanticsTable &table) {
   table.add({"aten.alias", "aten.detach"},
-            {.isView = true, .identityOf = sameOperand, .dimensions = broadcastsTo, .viewBack = passed});
-  OpSemantics view{.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
+            {.isView = true, .identityOf = sameOperand, .shardingRule = broadcastsTo, .viewInverse = passed});
+  OpSemantics view{
+      .isView = true, .hasStaticResultTypes = true, .shardingRule = regroups, .viewInverse = reshaped};
   table.add({"aten.unsqueeze", "aten.view_as"}, view);
   OpSemantics squeeze = view;
-  squeeze.dimensions = squeezes;
+  squeeze.shardingRule = squeezes;
   table.add({"aten.squeeze"}, squeeze);
   table.add({"aten.view", "aten._unsafe_view"}, sized(view, "size"));
   table.add({"aten.unflatten"}, sized(view, "sizes"));
   OpSemantics reshape{
-      .mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
+      .mayBeView = true, .hasStaticResultTypes = true, .shardingRule = regroups, .viewInverse = reshaped};
   table.add({"aten.flatten", "aten.reshape_as"}, reshape);
   table.add({"aten.reshape"}, sized(reshape, "shape"));
   table.add({"aten.to"}, {.mayBeView = true,
                           .isCast = true,
-                          .hasTypesOfOperands = true,
+                          .hasStaticResultTypes = true,
                           .identityOf = castIdentity,
-                          .dimensions = broadcastsTo});
-  table.add(
-      {"aten.contiguous"},
-      {.mayBeView = true, .takesAnyLayout = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
-  table.add({"aten.cpu"}, {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+                          .shardingRule = broadcastsTo});
+  table.add({"aten.contiguous"}, {.mayBeView = true,
+                                  .givesContiguous = true,
+                                  .hasStaticResultTypes = true,
+                                  .shardingRule = broadcastsTo});
+  table.add({"aten.cpu"}, {.mayBeView = true, .hasStaticResultTypes = true, .shardingRule = broadcastsTo});
   table.add({"aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool"},
-            {.mayBeView = true, .isCast = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
-  OpSemantics expand{.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo};
+            {.mayBeView = true, .isCast = true, .hasStaticResultTypes = true, .shardingRule = broadcastsTo});
+  OpSemantics expand{.isView = true, .hasStaticResultTypes = true, .shardingRule = broadcastsTo};
   table.add({"aten.expand_as"}, expand);
   table.add({"aten.expand", "aten.broadcast_to"}, sized(expand, "size"));
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"}, {.isView = true,
                                                              .permutes = true,
-                                                             .hasTypesOfOperands = true,
-                                                             .dimensions = transposes,
-                                                             .viewBack = again});
+                                                             .hasStaticResultTypes = true,
+                                                             .shardingRule = transposes,
+                                                             .viewInverse = again});
   table.add({"aten.t", "aten.numpy_T"},
-            {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
+            {.isView = true, .permutes = true, .shardingRule = reverses, .viewInverse = again});
   table.add({"aten.permute"}, {.isView = true,
                                .permutes = true,
-                               .hasTypesOfOperands = true,
-                               .dimensions = permutes,
-                               .viewBack = permutedBack});
+                               .hasStaticResultTypes = true,
+                               .shardingRule = permutes,
+                               .viewInverse = permutedBack});
   table.add({"aten.slice"}, {.isView = true,
                              .identityOf = sliceIdentity,
-                             .dimensions = slices,
+                             .shardingRule = slices,
                              .indexMap = sliceIndexMap,
-                             .scatter = "aten.slice_scatter"});
-  table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});
-  table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
+                             .scatterForm = "aten.slice_scatter"});
+  table.add({"aten.select"}, {.isView = true, .shardingRule = drops, .scatterForm = "aten.select_scatter"});
+  table.add({"aten.diagonal"}, {.isView = true, .scatterForm = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true,
                               .rangeStart = "start",
                               .rangeLength = "length",
-                              .dimensions = cutsAlong,
+                              .shardingRule = cutsAlong,
                               .indexMap = sliceIndexMap});
-  table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
-            {.isView = true, .dimensions = splitsAlong, .indexMap = splitIndexMap, .viewBack = concatenated});
-  table.add({"aten.unbind"}, {.isView = true, .dimensions = drops, .viewBack = stacked});
+  table.add(
+      {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
+      {.isView = true, .shardingRule = splitsAlong, .indexMap = splitIndexMap, .viewInverse = concatenated});
+  table.add({"aten.unbind"}, {.isView = true, .shardingRule = drops, .viewInverse = stacked});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},
             {.isView = true});
-  table.add({"aten.cat", "aten.concat"}, {.dimensions = cutsAlong, .indexMap = concatIndexMap});
-  table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .indexMap = interleaveIndexMap});
-  table.add({"aten.slice_scatter"}, {.dimensions = cutsAlong});
-  table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
-  table.add({"aten.roll"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = rollIndexMap});
-  table.add({"aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = flipIndexMap});
+  table.add({"aten.cat", "aten.concat"}, {.shardingRule = cutsAlong, .indexMap = concatIndexMap});
+  table.add({"aten.repeat_interleave"}, {.shardingRule = cutsAlong, .indexMap = interleaveIndexMap});
+  table.add({"aten.slice_scatter"}, {.shardingRule = cutsAlong});
+  table.add({"aten.diff"}, {.hasStaticResultTypes = true, .shardingRule = cutsAlong});
+  table.add({"aten.roll"},
+            {.hasStaticResultTypes = true, .shardingRule = cutsAlong, .indexMap = rollIndexMap});
+  table.add({"aten.flip"},
+            {.hasStaticResultTypes = true, .shardingRule = cutsAlong, .indexMap = flipIndexMap});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},
-            {.hasTypesOfOperands = true, .dimensions = pads});
-  table.add({"aten.tril", "aten.triu"}, {.hasTypesOfOperands = true, .dimensions = triangles});
-  table.add({"aten.repeat"}, {.sizes = "repeats", .dimensions = repeats});
+            {.hasStaticResultTypes = true, .shardingRule = pads});
+  table.add({"aten.tril", "aten.triu"}, {.hasStaticResultTypes = true, .shardingRule = triangles});
+  table.add({"aten.repeat"}, {.sizes = "repeats", .shardingRule = repeats});
   // Its list may be shorter than the result's dimensions.
-  table.add({"aten.tile"}, {.dimensions = repeats});
-  table.add({"aten.stack"}, {.dimensions = stacks});
+  table.add({"aten.tile"}, {.shardingRule = repeats});
+  table.add({"aten.stack"}, {.shardingRule = stacks});
   table.add({"aten.select_scatter", "aten.diagonal_scatter", "aten.meshgrid", "aten.broadcast_tensors",
              "aten.one_hot"},
             {});

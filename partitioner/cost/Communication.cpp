@@ -6,11 +6,11 @@ using namespace mlir;
 
 namespace cleave {
 
-double Communication::secondsOf(const ShardingGroup &found) const {
+double CommunicationCosts::secondsOf(const ShardingGroup &found) const {
   double seconds = 0;
   llvm::SetVector<Value> gathered;
-  for (OpResult sum : found.sums)
-    seconds += sumSeconds({sum});
+  for (OpResult sum : found.partialSums)
+    seconds += allReduceSeconds({sum});
   for (OpOperand *use : found.gathers)
     gathered.insert(use->get());
   for (OpOperand *use : found.outputs)
@@ -18,7 +18,7 @@ double Communication::secondsOf(const ShardingGroup &found) const {
   for (OpResult result : found.reshards)
     gathered.insert(result);
   for (Value value : gathered)
-    seconds += gatherSeconds(ShardingPropagation::tensorOf(value));
+    seconds += allGatherSeconds(AnalyzedFunction::tensorOf(value));
   return seconds;
 }
 
@@ -55,11 +55,11 @@ private:
 PathFinder::PathFinder(const CommunicationBound &bound, const ShardingGroup &found)
     : bound(bound), found(found) {
   gathers.insert(found.gathers.begin(), found.gathers.end());
-  for (OpResult sum : found.sums)
+  for (OpResult sum : found.partialSums)
     sums.insert(sum.getOwner());
   for (ArrayRef<OpOperand *> uses : {ArrayRef(found.gathers), ArrayRef(found.outputs)})
     for (OpOperand *use : uses)
-      endAt(ShardingPropagation::tensorOf(use->get()), {use->get(), 0});
+      endAt(AnalyzedFunction::tensorOf(use->get()), {use->get(), 0});
 }
 
 void PathFinder::endAt(TensorRef tensor, Collective collective) {
@@ -71,7 +71,7 @@ void PathFinder::endAt(TensorRef tensor, Collective collective) {
 PathFinder::Step PathFinder::stepFrom(TensorRef tensor) {
   if (auto step = known.find(tensor); step != known.end())
     return step->second;
-  for (const SplittableCall *call : bound.function.callsTaking(tensor))
+  for (const AnalyzedCall *call : bound.function.callsTaking(tensor))
     if (sums.contains(call->op))
       for (auto [operand, use] : llvm::zip(call->operands, call->uses))
         if (operand == tensor && !gathers.contains(use))
@@ -80,7 +80,7 @@ PathFinder::Step PathFinder::stepFrom(TensorRef tensor) {
   // A residual stream meets the collectives of all layers; those of the nearest are shared by the fewest.
   if (best.end.first && !bound.function.isMadeOfWeights(tensor.value))
     return known[tensor] = best;
-  for (const SplittableCall *call : bound.function.callsTaking(tensor)) {
+  for (const AnalyzedCall *call : bound.function.callsTaking(tensor)) {
     bool isTaken = llvm::any_of(llvm::zip(call->operands, call->uses), [&](auto pair) {
       return std::get<0>(pair) == tensor && !gathers.contains(std::get<1>(pair));
     });
@@ -108,7 +108,7 @@ CommunicationBound::Path PathFinder::pathFrom(TensorRef tensor) {
 
 double CommunicationBound::secondsOf(Collective collective) const {
   auto [value, isSum] = collective;
-  return isSum ? cost.sumSeconds({value}) : cost.gatherSeconds(ShardingPropagation::tensorOf(value));
+  return isSum ? costs.allReduceSeconds({value}) : costs.allGatherSeconds(AnalyzedFunction::tensorOf(value));
 }
 
 void CommunicationBound::add(const ShardingGroup &found, ArrayRef<TensorRef> weights) {
@@ -117,9 +117,9 @@ void CommunicationBound::add(const ShardingGroup &found, ArrayRef<TensorRef> wei
     paths[weight].push_back(finder.pathFrom(weight));
 }
 
-double CommunicationBound::leastSeconds(ArrayRef<TensorRef> split) const {
+double CommunicationBound::secondsLowerBound(ArrayRef<TensorRef> shardedWeights) const {
   llvm::DenseMap<Collective, int64_t> bytes;
-  for (TensorRef weight : split) {
+  for (TensorRef weight : shardedWeights) {
     llvm::SmallSetVector<Collective, 16> met;
     for (const Path &path : paths.lookup(weight))
       met.insert(path.begin(), path.end());
@@ -127,7 +127,7 @@ double CommunicationBound::leastSeconds(ArrayRef<TensorRef> split) const {
       bytes[collective] += function.bytesOf(weight);
   }
   double seconds = 0;
-  for (TensorRef weight : split) {
+  for (TensorRef weight : shardedWeights) {
     std::optional<double> least;
     for (const Path &path : paths.lookup(weight)) {
       if (path.empty())

@@ -9,14 +9,14 @@ namespace cleave {
 
 /// Seconds of collectives over the `ranks` ranks of one tensor-parallel group, as the sharding search counts
 /// them: before all-reduces are merged.
-class Communication {
+class CommunicationCosts {
 public:
   /// `function` must outlive it.
-  Communication(const ShardingPropagation &function, unsigned ranks, const CollectiveCosts &costs)
+  CommunicationCosts(const AnalyzedFunction &function, unsigned ranks, const CollectiveCosts &costs)
       : function(function), ranks(ranks), costs(costs) {}
 
-  double gatherSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllGather, tensor); }
-  double sumSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllReduce, tensor); }
+  double allGatherSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllGather, tensor); }
+  double allReduceSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllReduce, tensor); }
   /// Seconds of all collectives that the sharding group needs.
   double secondsOf(const ShardingGroup &found) const;
 
@@ -25,28 +25,30 @@ private:
     return costs.seconds(kind, function.bytesOf(tensor), ranks);
   }
 
-  const ShardingPropagation &function;
+  const AnalyzedFunction &function;
   unsigned ranks;
   CollectiveCosts costs;
 };
 
-/// Lower bound of the communication of all plans that shard given weights.
+/// Lower bound of the communication of all shardings that shard the given weights.
 ///
 /// Every sharded value needs a collective sooner or later on its path from a weight: an all-reduce or
-/// all-gather of its sharding group, or the all-gather at which the group ends early. From each dimension of
-/// each weight, the bound follows one path up to the first collective that every plan needs there; a plan
-/// pays for at least one collective of the path. The cost of a collective is divided among all weights whose
-/// paths meet it, in proportion to their bytes, and each weight pays the smallest share on its paths. So the
-/// weights of a sharding group never pay more in total than the group needs.
+/// all-gather of its sharding group, or the all-gather at which the group ends early. For each dimension of
+/// each weight, the bound records one path through its sharding group: the tensors passed, each of which
+/// could be all-gathered to end the group there, then the first collective that the group itself needs.
+/// Whatever the sharding, it pays for at least one of them. The cost of a collective is divided among all
+/// weights whose paths meet it, in proportion to their bytes, and each weight pays the smallest share on its
+/// paths. So the weights of a sharding group never pay more in total than the group needs.
 class CommunicationBound {
 public:
-  /// \param function, cost  must outlive the object.
-  CommunicationBound(const ShardingPropagation &function, const Communication &cost)
-      : function(function), cost(cost) {}
+  /// \param function, costs  must outlive the object.
+  CommunicationBound(const AnalyzedFunction &function, const CommunicationCosts &costs)
+      : function(function), costs(costs) {}
 
   /// Records a path from each of `weights`, which the sharding group shards.
   void add(const ShardingGroup &found, llvm::ArrayRef<TensorRef> weights);
-  double leastSeconds(llvm::ArrayRef<TensorRef> split) const;
+  /// \param shardedWeights  weights that are sharded, in whatever dimension.
+  double secondsLowerBound(llvm::ArrayRef<TensorRef> shardedWeights) const;
 
 private:
   /// A value, and 1 for its all-reduce or 0 for its all-gather.
@@ -56,8 +58,8 @@ private:
 
   double secondsOf(Collective collective) const;
 
-  const ShardingPropagation &function;
-  const Communication &cost;
+  const AnalyzedFunction &function;
+  const CommunicationCosts &costs;
   llvm::DenseMap<TensorRef, llvm::SmallVector<Path>> paths;
 };
 

@@ -31,12 +31,11 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
   const KernelRates &rates = device.rates ? *device.rates : none;
   const OpWork &work = kernel.work;
   double flopsPerSecond = device.flopsPerSecond;
-  if (const auto &shape = kernel.product)
-    if (auto table = rates.products.find({shape->kind, dtypeOf(kernel.op).str()});
-        table != rates.products.end()) {
+  if (const auto &shape = kernel.gemm)
+    if (auto table = rates.gemms.find({shape->kind, dtypeOf(kernel.op).str()}); table != rates.gemms.end()) {
       flopsPerSecond = table->second.at({shape->count, shape->rows, shape->columns, shape->depth});
       // A measured rate includes the effect of memory, if the table covers the sizes.
-      if (table->second.isMeasured() &&
+      if (!table->second.isConstant() &&
           table->second.covers({shape->count, shape->rows, shape->columns, shape->depth}))
         return work.flops / flopsPerSecond;
     }
@@ -45,14 +44,14 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
   if (auto table = rates.operators.find(name); table != rates.operators.end())
     return work.bytes / table->second.at({work.bytes});
   double bytesPerSecond =
-      rates.memory.isEmpty() ? device.memoryBytesPerSecond : rates.memory.at({work.bytes});
+      rates.otherOperators.isEmpty() ? device.memoryBytesPerSecond : rates.otherOperators.at({work.bytes});
   return std::max(work.flops / flopsPerSecond, work.bytes / bytesPerSecond);
 }
 
 double callSeconds(const Kernel &kernel, const DeviceGroup &group) {
   double most = 0;
   for (const DeviceSpec &device : group.devices)
-    most = std::max(most, device.operatorSeconds + kernelSeconds(kernel, device));
+    most = std::max(most, device.dispatchSeconds + kernelSeconds(kernel, device));
   return most;
 }
 
@@ -60,7 +59,7 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   auto call = dyn_cast<OperatorOp>(op);
   if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
-  double seconds = group.operatorSeconds();
+  double seconds = group.dispatchSeconds();
   // Control flow costs what its regions do, once.
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
@@ -71,9 +70,8 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   const OpSemantics &semantics = semanticsOf(call.getName());
   if (!semantics.collective)
     return callSeconds(
-        {call, workOf(op, shapes), semantics.product ? semantics.product(call, shapes) : std::nullopt},
-        group);
-  const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
+        {call, workOf(op, shapes), semantics.gemm ? semantics.gemm(call, shapes) : std::nullopt}, group);
+  const unsigned ranks = tensorParallelSizeOf(op->getParentOfType<func::FuncOp>());
   // In an all-to-all, a rank never has the whole tensor, neither before nor afterwards.
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
                        (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);

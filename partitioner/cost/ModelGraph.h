@@ -46,7 +46,7 @@ public:
   /// \param kinds  the kinds of device groups that operations are priced on.
   ModelGraphs(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds);
   ~ModelGraphs();
-  /// The graph for so many stages; it lives as long as this object.
+  /// The graph for this number of stages; it lives as long as this object.
   const ModelGraph &of(uint32_t stages);
   struct Costs;
 
@@ -61,7 +61,7 @@ struct Kernel {
   OperatorOp op;
   OpWork work;
   /// The GEMM that `work.flops` counts; nothing if the kernel is no contraction.
-  std::optional<GemmShape> product;
+  std::optional<GemmShape> gemm;
 };
 
 /// Seconds of the kernel's work, without dispatch overhead: at the rate measured for its shape, else by the

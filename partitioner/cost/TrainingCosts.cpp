@@ -17,10 +17,10 @@ static constexpr int64_t kBucketBytes = 25 << 20;
 
 TrainingCosts::TrainingCosts(func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
                              const TrainingOptions &options)
-    : function(function), shapes(microbatch), group(group), options(options), ranks(tensorRanksOf(function)),
-      flow(function) {
+    : function(function), shapes(microbatch), group(group), options(options),
+      ranks(tensorParallelSizeOf(function)), flow(function) {
   findSplit();
-  findSumsOfGradients();
+  findGradientAllReduces();
   if (options.recompute == Recompute::Full)
     findBlocks();
   if (options.recompute == Recompute::Selective)
@@ -50,17 +50,17 @@ void TrainingCosts::findSplit() {
 
 /// A value that all ranks hold whole, and that each reads for its part of the work, gets a partial gradient
 /// from each.
-void TrainingCosts::findSumsOfGradients() {
+void TrainingCosts::findGradientAllReduces() {
   llvm::DenseSet<Value> known;
   function.walk([&](Operation *op) {
     auto call = dyn_cast<OperatorOp>(op);
     auto isSplit = [&](Value result) { return split.contains(result); };
-    if (!call || collectiveOf(op) || !flow.passes(op) || llvm::none_of(op->getResults(), isSplit))
+    if (!call || collectiveOf(op) || !flow.isDifferentiated(op) || llvm::none_of(op->getResults(), isSplit))
       return;
     for (Value operand : flatOperands(call))
       if (Value storage = storageOf(operand);
-          isWhole(operand) && flow.reaches(operand) && known.insert(storage).second)
-        owed[op].push_back(storage);
+          isWhole(operand) && flow.requiresGrad(operand) && known.insert(storage).second)
+        gradientAllReduces[op].push_back(storage);
   });
 }
 
@@ -106,7 +106,7 @@ void TrainingCosts::findBlocks() {
   function.walk([&](OperatorOp op) {
     auto [list, item] = itemOf(modulePath(op));
     if (!item.empty() && lists[list].size() > 1)
-      again[op] = dropped[op] = blocks.try_emplace(item, blocks.size()).first->second;
+      recomputed[op] = notSaved[op] = blocks.try_emplace(item, blocks.size()).first->second;
   });
 }
 
@@ -117,8 +117,9 @@ static bool isContraction(Operation *op) {
 
 /// A contraction of two values that both depend on the request.
 static bool isInnerProduct(Operation *op, const GradientFlow &flow) {
-  return isContraction(op) && flow.passes(op) &&
-         llvm::count_if(op->getOperands(), [&](Value operand) { return flow.isOfRequest(operand); }) > 1 &&
+  return isContraction(op) && flow.isDifferentiated(op) &&
+         llvm::count_if(op->getOperands(), [&](Value operand) { return flow.dependsOnInputs(operand); }) >
+             1 &&
          llvm::none_of(op->getOperands(), [&](Value operand) { return flow.isWeight(operand); });
 }
 
@@ -127,7 +128,7 @@ bool TrainingCosts::leadsToCore(Value value, Segment core, llvm::DenseSet<Operat
   Operation *op = value.getDefiningOp();
   if (!op || !isa<OperatorOp>(op) || collectiveOf(op))
     return false;
-  if (auto known = dropped.find(op); known != dropped.end())
+  if (auto known = notSaved.find(op); known != notSaved.end())
     return known->second == core;
   if (!seen.insert(op).second)
     return false;
@@ -136,7 +137,7 @@ bool TrainingCosts::leadsToCore(Value value, Segment core, llvm::DenseSet<Operat
     for (Value operand : op->getOperands())
       leads |= leadsToCore(operand, core, seen);
   if (leads)
-    again[op] = dropped[op] = core;
+    recomputed[op] = notSaved[op] = core;
   return leads;
 }
 
@@ -151,20 +152,20 @@ void TrainingCosts::findCores() {
       leads |= leadsToCore(operand, core, seen);
     // As in Megatron-LM, the second contraction is recomputed, too.
     if (leads)
-      again[op] = core++;
+      recomputed[op] = core++;
   });
 }
 
 std::optional<TrainingCosts::Segment> TrainingCosts::segmentOf(Operation *op) const {
-  auto found = op ? dropped.find(op) : dropped.end();
-  return found == dropped.end() ? std::nullopt : std::optional(found->second);
+  auto found = op ? notSaved.find(op) : notSaved.end();
+  return found == notSaved.end() ? std::nullopt : std::optional(found->second);
 }
 
 //===- Time ---------------------------------------------------------------===//
 
 double TrainingCosts::allReduceSeconds(int64_t bytes) const {
   auto seconds = [&](CollectiveKind kind) {
-    return group.operatorSeconds() + group.collectives.seconds(kind, bytes, ranks);
+    return group.dispatchSeconds() + group.collectives.seconds(kind, bytes, ranks);
   };
   return options.sequenceParallel
              ? seconds(CollectiveKind::ReduceScatter) + seconds(CollectiveKind::AllGather)
@@ -180,18 +181,18 @@ double TrainingCosts::forwardSeconds(Operation *op) const {
       return 0;
     return *kind == CollectiveKind::AllReduce ? allReduceSeconds(shapes.bytesOf(op->getResult(0))) : all;
   }
-  const double launch = std::min(all, group.operatorSeconds());
+  const double launch = std::min(all, group.dispatchSeconds());
   return launch + (all - launch) * shareOf(op);
 }
 
 /// Seconds of the collectives among tensor-parallel ranks for gradients.
 double TrainingCosts::exchangeSeconds(Operation *op) const {
   double seconds = 0;
-  if (auto values = owed.find(op); values != owed.end())
+  if (auto values = gradientAllReduces.find(op); values != gradientAllReduces.end())
     for (Value value : values->second)
       seconds += allReduceSeconds(shapes.bytesOf(value));
   auto kind = collectiveOf(op);
-  if (!kind || !flow.passes(op))
+  if (!kind || !flow.isDifferentiated(op))
     return seconds;
   // The gradient of a shard is all-gathered; that of a sum or of a whole value is present.
   const int64_t bytes = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
@@ -205,14 +206,14 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
 
 /// Seconds to add the gradients that a value gets from its users: for each but the first, two are read and
 /// one is written.
-double TrainingCosts::sumSeconds(Operation *op) const {
+double TrainingCosts::gradientAddSeconds(Operation *op) const {
   auto call = dyn_cast<OperatorOp>(op);
   double seconds = 0;
   for (Value result : op->getResults()) {
-    if (!call || !flow.reaches(result) || flow.isWeight(result) || shapes.bytesOf(result) == 0)
+    if (!call || !flow.requiresGrad(result) || flow.isWeight(result) || shapes.bytesOf(result) == 0)
       continue;
     const int64_t users =
-        llvm::count_if(result.getUsers(), [&](Operation *user) { return flow.passes(user); });
+        llvm::count_if(result.getUsers(), [&](Operation *user) { return flow.isDifferentiated(user); });
     const double bytes = 3.0 * shapes.bytesOf(result) * shareOf(op);
     if (users > 1)
       seconds += (users - 1) * callSeconds({call, {0, bytes}, std::nullopt}, group);
@@ -222,14 +223,14 @@ double TrainingCosts::sumSeconds(Operation *op) const {
 
 TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
   const double share = shareOf(op);
-  Seconds seconds{forwardSeconds(op), exchangeSeconds(op) + sumSeconds(op), 0};
+  Seconds seconds{forwardSeconds(op), exchangeSeconds(op) + gradientAddSeconds(op), 0};
   if (auto call = dyn_cast<OperatorOp>(op)) {
     auto add = [&](double &sum, ArrayRef<GradientWork> gradients) {
       for (GradientWork gradient : gradients) {
         gradient.work = {gradient.work.flops * share, gradient.work.bytes * share};
-        if (gradient.product)
-          gradient.product->rows *= share;
-        sum += callSeconds({call, gradient.work, gradient.product}, group);
+        if (gradient.gemm)
+          gradient.gemm->rows *= share;
+        sum += callSeconds({call, gradient.work, gradient.gemm}, group);
       }
     };
     BackwardWork work = backwardOf(call, shapes, flow);
@@ -242,7 +243,7 @@ TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
       seconds.inputGradient += part.inputGradient;
       seconds.weightGradient += part.weightGradient;
     }
-  if (again.count(op))
+  if (recomputed.count(op))
     seconds.inputGradient += seconds.forward;
   return seconds;
 }
@@ -260,14 +261,14 @@ void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
   if (!call)
     return;
   BackwardWork work = backwardOf(call, shapes, flow);
-  const auto own = again.find(op);
+  const auto own = recomputed.find(op);
   for (Value value : work.saved) {
     Value storage = storageOf(value);
     if (isa_and_nonnull<ParamOp>(storage.getDefiningOp()))
       continue;
     const int64_t whole = heldBytes(storage), bytes = whole ? whole : heldBytes(value);
     auto segment = segmentOf(storage.getDefiningOp());
-    if (segment && own != again.end() && own->second == *segment)
+    if (segment && own != recomputed.end() && own->second == *segment)
       holdings.recomputed[{*segment, storage}] = bytes;
     else
       holdings.kept[storage] = bytes;
@@ -286,7 +287,7 @@ void TrainingCosts::holdEntering(Operation *op, Holdings &holdings) const {
     return;
   for (Value value : usedValues(op)) {
     Value storage = storageOf(value);
-    if (isTensorLike(value.getType()) && flow.isOfRequest(storage) &&
+    if (isTensorLike(value.getType()) && flow.dependsOnInputs(storage) &&
         segmentOf(storage.getDefiningOp()) != segment)
       holdings.kept[storage] = heldBytes(storage);
   }
@@ -296,7 +297,7 @@ void TrainingCosts::holdEntering(Operation *op, Holdings &holdings) const {
 void TrainingCosts::addWeight(Value value, TrainingStageCost &cost, double &moved) const {
   const int64_t bytes = shapes.bytesOf(value), elements = shapes.elementsOf(value);
   cost.stateBytes += bytes;
-  if (!flow.reaches(value))
+  if (!flow.requiresGrad(value))
     return;
   const bool isNarrow = bytes < elements * int64_t(sizeof(float));
   const int64_t state = elements * (isNarrow ? OptimizerBytes::kNarrowState : OptimizerBytes::kWideState);
@@ -322,7 +323,7 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
     while (!pending.empty()) {
       Value value = pending.pop_back_val();
       Operation *maker = value.getDefiningOp();
-      if (!maker || flow.isOfRequest(value) || !known.insert(value).second)
+      if (!maker || flow.dependsOnInputs(value) || !known.insert(value).second)
         continue;
       llvm::append_range(pending, usedValues(maker));
       if (isa<ParamOp>(maker))
@@ -333,13 +334,13 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
       continue;
     const StringRef item = itemOf(modulePath(op)).second;
     if (lastItem != item)
-      cost.itemBytes.push_back(0);
-    cost.itemBytes.back() += cost.weightBytes - weightsBefore;
+      cost.layerBytes.push_back(0);
+    cost.layerBytes.back() += cost.weightBytes - weightsBefore;
     lastItem = item;
   }
   for (const DeviceSpec &device : group.devices) {
-    const bool isMeasured = device.rates && !device.rates->memory.isEmpty();
-    const double rate = isMeasured ? device.rates->memory.at({moved}) : device.memoryBytesPerSecond;
+    const bool hasRate = device.rates && !device.rates->otherOperators.isEmpty();
+    const double rate = hasRate ? device.rates->otherOperators.at({moved}) : device.memoryBytesPerSecond;
     cost.update = std::max(cost.update, moved / rate);
   }
   return gradients;
@@ -372,8 +373,9 @@ TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
   for (size_t op = ops.size(); op-- > last;) {
     bucket.bytes += gradients[op];
     // Clamped, since the sum above adds in another order.
-    bucket.inputGradientLeft = std::max(0.0, bucket.inputGradientLeft - secondsOfOps[op].inputGradient);
-    bucket.weightGradientLeft = std::max(0.0, bucket.weightGradientLeft - secondsOfOps[op].weightGradient);
+    bucket.inputPassSecondsLeft = std::max(0.0, bucket.inputPassSecondsLeft - secondsOfOps[op].inputGradient);
+    bucket.weightPassSecondsLeft =
+        std::max(0.0, bucket.weightPassSecondsLeft - secondsOfOps[op].weightGradient);
     if (bucket.bytes < kBucketBytes && op > last)
       continue;
     cost.buckets.push_back(bucket);

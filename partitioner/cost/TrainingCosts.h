@@ -13,7 +13,7 @@ namespace cleave {
 /// Activation recomputation: which activations the backward pass recomputes instead of saving them.
 enum class Recompute {
   None,
-  /// Activations between two matrix products neither of which takes a weight, such as attention scores
+  /// Activations between two contractions neither of which takes a weight, such as attention scores
   /// (Korthikanti et al. 2022).
   Selective,
   /// All activations inside each item of a module list (`transformer.h.3`); only the item's inputs are saved
@@ -35,7 +35,7 @@ struct TrainingOptions {
 struct GradientBucket {
   int64_t bytes = 0;
   /// Seconds that the stage's passes still take once the bucket's last gradient is computed.
-  double inputGradientLeft = 0, weightGradientLeft = 0;
+  double inputPassSecondsLeft = 0, weightPassSecondsLeft = 0;
 };
 
 /// Costs of a stage: seconds for one micro-batch, and bytes.
@@ -48,14 +48,14 @@ struct TrainingStageCost {
   int64_t savedBytes = 0;
   /// Peak bytes recomputed in the backward pass of one micro-batch; a device holds them once.
   int64_t recomputedBytes = 0;
-  /// `stateBytes`: all weights, gradients and optimizer state. The others: their parts, of trained weights
-  /// only.
+  /// `stateBytes`: all weights, and gradients and optimizer state of the trained ones. The others count
+  /// trained weights only, so stateBytes minus their sum is the bytes of weights that are not trained.
   int64_t stateBytes = 0, weightBytes = 0, gradientBytes = 0, optimizerBytes = 0;
   /// Bytes beside `stateBytes` that data-parallel ranks hold before values are scattered or after they are
   /// gathered.
   int64_t bufferBytes = 0;
   /// `weightBytes` by item of the module list, in the order of the forward pass.
-  std::vector<int64_t> itemBytes = {};
+  std::vector<int64_t> layerBytes = {};
   /// `gradientBytes` by bucket, in the order of the backward pass. A bucket is full at 25 MB, as in PyTorch's
   /// DDP (Li et al. 2020).
   std::vector<GradientBucket> buckets = {};
@@ -85,7 +85,7 @@ public:
   double seconds(mlir::Operation *op) const;
   /// \param ops  the operations of one stage, in program order.
   TrainingStageCost stage(llvm::ArrayRef<mlir::Operation *> ops) const;
-  /// Bytes that one rank sends to another stage of a value of one micro-batch. Where all tensor-parallel
+  /// Bytes of a value that one rank sends to another stage, for one micro-batch. Where all tensor-parallel
   /// ranks hold the value whole, each sends a part, and the receivers all-gather it (Narayanan et al. 2021).
   int64_t sentBytes(mlir::Value value) const;
 
@@ -99,25 +99,29 @@ private:
   struct Holdings {
     llvm::MapVector<mlir::Value, int64_t> kept;
     llvm::MapVector<std::pair<Segment, mlir::Value>, int64_t> recomputed;
+    /// Bytes that backward passes keep besides operands and results: of operations whose results are saved,
+    /// and by segment of the others.
     int64_t keptExtra = 0;
     llvm::MapVector<Segment, int64_t> recomputedExtra;
   };
 
   void findSplit();
-  void findSumsOfGradients();
+  void findGradientAllReduces();
+  /// Full recomputation: finds the items of module lists.
   void findBlocks();
+  /// Selective recomputation: finds attention cores, the operations between two contractions without weights.
   void findCores();
 
   double shareOf(mlir::Operation *op) const;
   bool isWhole(mlir::Value value) const {
-    return ranks > 1 && flow.isOfRequest(value) && !split.contains(value);
+    return ranks > 1 && flow.dependsOnInputs(value) && !split.contains(value);
   }
   int64_t heldBytes(mlir::Value storage) const;
   std::optional<Segment> segmentOf(mlir::Operation *op) const;
   double allReduceSeconds(int64_t bytes) const;
   double forwardSeconds(mlir::Operation *op) const;
   double exchangeSeconds(mlir::Operation *op) const;
-  double sumSeconds(mlir::Operation *op) const;
+  double gradientAddSeconds(mlir::Operation *op) const;
   Seconds secondsOf(mlir::Operation *op) const;
   void hold(mlir::Operation *op, Holdings &holdings) const;
   void holdEntering(mlir::Operation *op, Holdings &holdings) const;
@@ -134,10 +138,11 @@ private:
   /// Values that differ between the ranks of a tensor-parallel group.
   llvm::DenseSet<mlir::Value> split;
   /// By the first operation that reads them: storages whose gradients the ranks all-reduce.
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> owed;
-  /// `again`: operations that the backward pass repeats. `dropped`: those whose results are not saved before
-  /// it.
-  llvm::DenseMap<mlir::Operation *, Segment> again, dropped;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> gradientAllReduces;
+  /// `recomputed`: operations that the backward pass runs again. `notSaved`: those of them whose results the
+  /// forward pass does not save (the second contraction of an attention core runs again although its result
+  /// is saved).
+  llvm::DenseMap<mlir::Operation *, Segment> recomputed, notSaved;
 };
 
 } // namespace cleave

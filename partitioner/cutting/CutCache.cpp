@@ -1,6 +1,6 @@
 //===- CutCache.cpp - Cached cuts of one graph ----------------------------===//
 #include "partitioner/cutting/CutCache.h"
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace cleave {
@@ -17,7 +17,7 @@ bool CutCache::Found::answers(const CutRequest &other) const {
   if (request == other)
     return true;
   if (!failure.empty() || !haveOneLimit(other) ||
-      !cut.weightLimits.contains(other.stages.front().weightLimit))
+      !cut.weightLimitRange.contains(other.stages.front().weightLimit))
     return false;
   CutRequest same = other;
   for (StageDevice &stage : same.stages)
@@ -38,7 +38,7 @@ llvm::Expected<const StageCut *> CutCache::cut(llvm::function_ref<const StageGra
                                 : request.limits.downsets > 0 && CancellationScope::isRequested();
   }
   if (!known->failure.empty())
-    return failure("{0}", known->failure);
+    return makeError("{0}", known->failure);
   return &known->cut;
 }
 

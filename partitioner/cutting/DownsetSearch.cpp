@@ -11,59 +11,6 @@ static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Work of a few milliseconds between polls of CancellationScope.
 static constexpr uint64_t kBetweenQuestions = 1 << 18;
 
-SharedWork::SharedWork(const GroupGraph &graph) {
-  std::vector<double> totals(graph.kinds());
-  for (const GroupGraph::Group &group : graph.groups)
-    for (uint32_t kind = 0; kind < totals.size(); ++kind)
-      totals[kind] += group.latencyOn(kind);
-  for (double total : totals)
-    rates.push_back(total > 0 && totals.front() > 0 ? totals.front() / total : 1);
-}
-
-double SharedWork::of(const GroupGraph::Group &group) const {
-  double work = kNever;
-  for (uint32_t kind = 0; kind < rates.size(); ++kind)
-    work = std::min(work, rates[kind] * group.latencyOn(kind));
-  return group.isSupported ? work : 0;
-}
-
-double SharedWork::rateFrom(const DeviceRow &devices, size_t first) const {
-  double rate = 0;
-  for (size_t rank = first; rank < devices.accelerators.size(); ++rank)
-    rate += rates[devices.accelerators[rank].kind];
-  return rate;
-}
-
-/// Lower bound from the group alone: its time on the fastest device that takes it.
-static double leastTime(const GroupGraph::Group &group, const DeviceRow &devices) {
-  double least = devices.cpus > 0 ? group.cpuLatency : kNever;
-  for (const DeviceRow::Accelerator &accelerator : devices.accelerators)
-    if (group.isSupported && group.size <= accelerator.sizeLimit)
-      least = std::min(least, group.latencyOn(accelerator.kind));
-  return least;
-}
-
-double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
-  const SharedWork shared(graph);
-  double bound = 0, work = 0, cpuWork = 0, exchange = 0;
-  for (const GroupGraph::Group &group : graph.groups) {
-    bound = std::max(bound, leastTime(group, devices));
-    if (!group.isSupported || devices.accelerators.empty()) {
-      cpuWork += group.cpuLatency;
-    } else if (const double own = shared.of(group); own > 0) {
-      work += own;
-      exchange = std::max(exchange, own / group.cpuLatency);
-    }
-  }
-  if (devices.cpus == 0)
-    exchange = 0;
-  // Quotients of sums are rounded.
-  const double exact = graph.kinds() > 1 ? kRounding : 1;
-  if (work > 0 && std::isfinite(exchange))
-    bound = std::max(bound, work / (shared.rateFrom(devices, 0) + devices.cpus * exchange) / exact);
-  return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
-}
-
 static bool areAlikeButForLimits(const DeviceRow &devices) {
   auto isAlike = [&](DeviceRow::Accelerator one) {
     one.sizeLimit = devices.accelerators.front().sizeLimit;
@@ -74,18 +21,18 @@ static bool areAlikeButForLimits(const DeviceRow &devices) {
 
 DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice)
     : graph(graph), devices(devices), lattice(lattice), isUniform(areAlikeButForLimits(devices)),
-      shared(graph), remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
+      normalizedWork(graph), remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
   for (const GroupGraph::Group &group : graph.groups) {
-    remaining[0] += shared.of(group);
-    if (shared.of(group) > 0)
-      exchange = std::max(exchange, shared.of(group) / group.cpuLatency);
+    remaining[0] += normalizedWork.of(group);
+    if (normalizedWork.of(group) > 0)
+      exchange = std::max(exchange, normalizedWork.of(group) / group.cpuLatency);
   }
   for (uint32_t downset = 1; downset < lattice.size(); ++downset) {
     const DownsetLattice::Step below = lattice.below(downset);
-    remaining[downset] = remaining[below.target] - shared.of(graph.groups[below.group]);
+    remaining[downset] = remaining[below.target] - normalizedWork.of(graph.groups[below.group]);
   }
   for (size_t used = 0; used <= devices.accelerators.size(); ++used)
-    rates.push_back(shared.rateFrom(devices, used));
+    rates.push_back(normalizedWork.rateFrom(devices, used));
 }
 
 void DownsetSearch::spend(uint64_t amount) {
@@ -104,7 +51,7 @@ void DownsetSearch::setBound(double below) {
   for (double rate : rates)
     for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
       const double onCpus = cpus < devices.cpus ? (devices.cpus - cpus) * exchange * bound : 0;
-      capacities.push_back(rate * bound + onCpus + remaining[0] * (kRounding - 1));
+      capacities.push_back(rate * bound + onCpus + remaining[0] * (kRoundingFactor - 1));
     }
 }
 
@@ -117,7 +64,7 @@ void DownsetSearch::collectStates(uint32_t downset) {
   for (uint32_t used = 0; used <= accelerators; ++used) {
     double leastHere = kNever;
     for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
-      const double value = least[stateOf(downset, used, cpus)];
+      const double value = bestValue[stateOf(downset, used, cpus)];
       const double leastOfFewer = devices.isPipeline ? kNever : std::min(leastHere, leastBefore[cpus]);
       leastHere = leastBefore[cpus] = std::min(value, leastOfFewer);
       if (value >= std::min(best, leastOfFewer) || remaining[downset] > capacity(used, cpus))
@@ -153,16 +100,16 @@ void DownsetSearch::enter(uint32_t group) {
   for (uint32_t net : graph.netsOf[group]) {
     const GroupGraph::Net &value = graph.nets[net];
     if (inside[net]++ == 0) {
-      here.size += value.size;
-      (done[net] > 0 ? here.received : here.sent) += value.cost;
+      contents.size += value.size;
+      (done[net] > 0 ? contents.received : contents.sent) += value.cost;
     }
     if (inside[net] == value.groups.size())
-      here.sent -= value.cost;
+      contents.sent -= value.cost;
   }
 }
 
-void DownsetSearch::restore(const Inside &before) {
-  here = before;
+void DownsetSearch::restore(const Contents &before) {
+  contents = before;
   std::copy(othersBefore.end() - others.size(), othersBefore.end(), others.begin());
   othersBefore.resize(othersBefore.size() - others.size());
 }
@@ -178,15 +125,15 @@ static void note(LimitRange *seen, double size, bool hasRoom) {
 }
 
 double DownsetSearch::loadWithin(double limit, const State &state, double sent) const {
-  if (state.accelerators == devices.accelerators.size() || !here.isSupported)
+  if (state.accelerators == devices.accelerators.size() || !contents.isSupported)
     return kNever;
-  const bool hasRoom = here.size <= limit;
-  note(devices.seen, here.size, hasRoom);
+  const bool hasRoom = contents.size <= limit;
+  note(devices.seen, contents.size, hasRoom);
   if (!hasRoom)
     return kNever;
   const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
-  return latencyOn(next.kind) + here.received * next.perReceived + sent * next.perSent +
-         (here.received > 0 ? next.toReceive : 0);
+  return latencyOn(next.kind) + contents.received * next.perReceived + sent * next.perSent +
+         (contents.received > 0 ? next.toReceive : 0);
 }
 
 double DownsetSearch::loadOf(const State &state, double sent) const {
@@ -198,9 +145,10 @@ double DownsetSearch::loadOf(const State &state, double sent) const {
 bool DownsetSearch::fits() const {
   // If any state has a next device, the first one does.
   if (isUniform)
-    return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRounding;
+    return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRoundingFactor;
   return llvm::any_of(states, [&](const State &state) {
-    return loadOf(state, /*sent=*/0) < bound * kRounding || (state.cpus < devices.cpus && here.cpu < bound);
+    return loadOf(state, /*sent=*/0) < bound * kRoundingFactor ||
+           (state.cpus < devices.cpus && contents.cpu < bound);
   });
 }
 
@@ -210,12 +158,12 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
   if (cpus > devices.cpus || (isLast && devices.isPipeline && accelerators < devices.accelerators.size()))
     return;
   const bool isSum = aim == Aim::MostEven;
-  const double value = isSum ? state.least + load * load : std::max(state.least, load);
+  const double value = isSum ? state.bestValue + load * load : std::max(state.bestValue, load);
   const size_t to = stateOf(target, accelerators, cpus);
   if (value >= best || remaining[target] > capacity(accelerators, cpus) ||
-      value * (isSum ? kRounding : 1) >= least[to])
+      value * (isSum ? kRoundingFactor : 1) >= bestValue[to])
     return;
-  least[to] = value;
+  bestValue[to] = value;
   from[to] = uint64_t(start) * 2 + isCpu;
   if (!isLast)
     return;
@@ -228,22 +176,22 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
 
 void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
   const bool isSum = aim == Aim::MostEven;
-  const double more = load * load, rounding = isSum ? kRounding : 1, left = remaining[target], most = best,
-               size = here.size;
+  const double more = load * load, rounding = isSum ? kRoundingFactor : 1, left = remaining[target],
+               most = best, size = contents.size;
   const size_t first = stateOf(target, 0, 0);
   for (const State &state : states) {
     const uint32_t used = state.accelerators + 1;
     // Later states use more devices, so the others can do less of the work left.
     if (used >= capacities.size() || left > capacities[used])
       return;
-    const double value = isSum ? state.least + more : std::max(state.least, load);
-    if (value >= most || value * rounding >= least[first + used])
+    const double value = isSum ? state.bestValue + more : std::max(state.bestValue, load);
+    if (value >= most || value * rounding >= bestValue[first + used])
       continue;
     if (size > devices.accelerators[used - 1].sizeLimit) {
       note(devices.seen, size, /*hasRoom=*/false);
       continue;
     }
-    least[first + used] = value;
+    bestValue[first + used] = value;
     from[first + used] = uint64_t(start) * 2;
   }
 }
@@ -252,24 +200,24 @@ void DownsetSearch::relax(uint32_t start, uint32_t target) {
   spend(states.size());
   const bool isLast = target + 1 == lattice.size();
   if (isUniform && !isLast) {
-    if (const double load = loadWithin(mostRoom, states.front(), here.sent); load < bound)
+    if (const double load = loadWithin(mostRoom, states.front(), contents.sent); load < bound)
       relaxAlike(start, target, load);
     return;
   }
   for (const State &state : states) {
-    if (const double load = loadOf(state, here.sent); load < bound)
+    if (const double load = loadOf(state, contents.sent); load < bound)
       offer(target, state, /*isCpu=*/false, load, start);
-    if (here.cpu < bound)
-      offer(target, state, /*isCpu=*/true, here.cpu, start);
+    if (contents.cpu < bound)
+      offer(target, state, /*isCpu=*/true, contents.cpu, start);
   }
 }
 
 bool DownsetSearch::add(const DownsetLattice::Step &step, uint32_t start) {
   const GroupGraph::Group &group = graph.groups[step.group];
-  here.accelerator += group.acceleratorLatency;
-  here.cpu += group.cpuLatency;
-  here.size += group.size;
-  here.isSupported &= group.isSupported;
+  contents.accelerator += group.acceleratorLatency;
+  contents.cpu += group.cpuLatency;
+  contents.size += group.size;
+  contents.isSupported &= group.isSupported;
   for (auto [sum, latency] : llvm::zip(others, group.otherLatencies))
     sum += latency;
   if (work == 0 || !fits())
@@ -295,7 +243,7 @@ void DownsetSearch::walkChain(uint32_t start) {
 /// Depth-first walk through all downsets above `start`. Going back restores saved contents, so that rounding
 /// errors do not accumulate.
 void DownsetSearch::walk(uint32_t start) {
-  here = {};
+  contents = {};
   others.assign(graph.kinds() - 1, 0);
   if (lattice.isChain())
     return walkChain(start);
@@ -315,7 +263,7 @@ void DownsetSearch::walk(uint32_t start) {
     const DownsetLattice::Step &step = lattice.steps()[frame.nextStep++];
     if (graph.groups[step.group].segment != segment)
       continue;
-    const Inside before = here;
+    const Contents before = contents;
     othersBefore.insert(othersBefore.end(), others.begin(), others.end());
     if (add(step, start))
       stack.push_back({step.later, lattice.firstStep(step.target + 1), step.group, before});
@@ -324,8 +272,8 @@ void DownsetSearch::walk(uint32_t start) {
   }
 }
 
-DevicesFound DownsetSearch::trace() const {
-  DevicesFound found;
+DeviceAssignment DownsetSearch::trace() const {
+  DeviceAssignment found;
   found.maxLoad = bound;
   found.deviceOf.resize(graph.groups.size());
   // Walks from the last device to the first.
@@ -355,7 +303,7 @@ DevicesFound DownsetSearch::trace() const {
   return found;
 }
 
-std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
+std::optional<DeviceAssignment> DownsetSearch::solve(Aim nextAim, double below) {
   const size_t count = devices.statesOf(lattice.size());
   spend(count);
   if (work == 0)
@@ -365,9 +313,9 @@ std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
   setBound(std::min(below, std::numeric_limits<double>::max()));
   best = aim == Aim::Fastest ? bound : kNever;
   hasFound = false;
-  least.assign(count, kNever);
+  bestValue.assign(count, kNever);
   from.assign(count, 0);
-  least[stateOf(0, 0, 0)] = 0;
+  bestValue[stateOf(0, 0, 0)] = 0;
   for (uint32_t start = 0; start + 1 < lattice.size() && work > 0; ++start) {
     collectStates(start);
     if (states.empty())
@@ -380,13 +328,13 @@ std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
   return trace();
 }
 
-std::optional<DevicesFound> DownsetSearch::run(double bound, uint64_t &workLeft, bool endsEarly) {
+std::optional<DeviceAssignment> DownsetSearch::run(double bound, uint64_t &workLeft, bool endsEarly) {
   work = workLeft;
   mayEndEarly = endsEarly;
   auto found = solve(Aim::Fastest, bound);
   if (found && devices.isPipeline)
     // Above 0, since loads of 0 must be below it.
-    if (auto even = solve(Aim::MostEven, std::nextafter(found->maxLoad * kRounding, kNever)))
+    if (auto even = solve(Aim::MostEven, std::nextafter(found->maxLoad * kRoundingFactor, kNever)))
       found->deviceOf = std::move(even->deviceOf);
   workLeft = work;
   return found;

@@ -2,60 +2,15 @@
 #ifndef CLEAVE_PARTITIONER_CUTTING_DOWNSETSEARCH_H
 #define CLEAVE_PARTITIONER_CUTTING_DOWNSETSEARCH_H
 
+#include "partitioner/cutting/DeviceRow.h"
 #include "partitioner/cutting/DownsetLattice.h"
-#include "partitioner/graph/LimitRange.h"
 #include "partitioner/graph/SearchLimits.h"
-#include <algorithm>
-#include <limits>
 #include <optional>
+#include <vector>
 
 namespace cleave {
 
-/// Devices in a row, each of which completes a downset: accelerators in this order, CPUs anywhere.
-struct DeviceRow {
-  struct Accelerator {
-    /// Limit of the sum of sizes, rounding included: sums are compared with it as they are.
-    double sizeLimit = std::numeric_limits<double>::infinity();
-    /// Load of an accelerator besides the latencies of its groups. `perReceived`, `perSent`: load added per
-    /// unit of net cost received from devices before it, or sent to devices after it. `toReceive`: load added
-    /// once if anything is received.
-    double perReceived = 1, perSent = 1, toReceive = 0;
-    /// Index of its kind, as in GroupGraph::Group::latencyOn.
-    uint32_t kind = 0;
-    bool operator==(const Accelerator &) const = default;
-  };
-  std::vector<Accelerator> accelerators;
-  uint32_t cpus = 0;
-  /// True: each device must have groups, and ties in maxLoad go to the most even placement. False: all
-  /// accelerators are alike and may stay empty.
-  bool isPipeline = false;
-  /// Records the sizes compared with limits, if all accelerators have one limit in common; may be null.
-  LimitRange *seen = nullptr;
-
-  /// Number of states of the dynamic program.
-  uint64_t statesOf(uint64_t downsets) const { return downsets * (accelerators.size() + 1) * (cpus + 1); }
-};
-
-/// Latencies on several kinds of accelerators as one amount of work: in time L an accelerator does at most L
-/// times its kind's rate, whatever groups it has. The work of a group is its minimum over the kinds of rate
-/// times latency. Any positive rates would do; these are in inverse proportion to the total latency of all
-/// groups on each kind, which is exact where kinds differ by a constant factor. For one kind, work is latency
-/// and the rate 1.
-class SharedWork {
-public:
-  explicit SharedWork(const GroupGraph &graph);
-
-  /// Work of a group; 0 if no accelerator supports it.
-  double of(const GroupGraph::Group &group) const;
-  /// Work that the accelerators from `first` on do per unit of load.
-  double rateFrom(const DeviceRow &devices, size_t first) const;
-
-private:
-  /// By kind.
-  std::vector<double> rates;
-};
-
-struct DevicesFound {
+struct DeviceAssignment {
   /// By group: index of its device in the row.
   std::vector<uint32_t> deviceOf;
   /// By device.
@@ -63,75 +18,71 @@ struct DevicesFound {
   double maxLoad = 0;
 };
 
-/// Lower bound of the maxLoad of every contiguous placement. No group is faster than on its fastest device,
-/// and all devices together do all the work, where each second of a CPU replaces at most `exchange` seconds
-/// of accelerators. Infinite if some group fits no device.
-double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices);
-
 /// Finds the best placement among those whose devices, one after the other, complete downsets of `lattice`.
 ///
-/// least(I, a, c) is the smallest maximum load for the groups of downset I on a accelerators and c CPUs. It
-/// is the minimum over the downsets I' below I of max(least(I', a - 1, c), load(I \ I')), and the same with a
-/// CPU. From every I' the search walks up to all I above it, and updates compute, size and net costs group by
-/// group. It prunes a downset whose size exceeds the limit, whose load without further sends already reaches
-/// the best maximum, or that leaves more work than the remaining devices can do under that maximum.
+/// Let best(I, a, c) be the smallest maximum load with which `a` accelerators and `c` CPUs hold the groups of
+/// downset I. It is the minimum over the downsets I' below I of max(best(I', a - 1, c), load(I \ I')), and of
+/// the same with a CPU in place of an accelerator. From every I' the search walks up to all I above it, and
+/// updates compute, size and net costs group by group. It prunes a downset whose size exceeds the limit,
+/// whose load without further sends already reaches the best maximum, or that leaves more work than the
+/// remaining devices can do under that maximum.
 class DownsetSearch {
 public:
   DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice);
 
   /// The best placement with a maxLoad below `bound`, if there is one. For a pipeline, the one with the
   /// smallest sum of squared loads; ties go to the one whose last device begins first.
-  /// \param workLeft     budget of work (SearchLimits::work), reduced by what was done; 0 if it ended the
-  /// search.
+  /// \param workLeft     budget (SearchLimits::work), reduced by what was done; 0 if it ended the search.
   /// \param mayEndEarly  obey CancellationScope; the remaining work is then 0.
-  std::optional<DevicesFound> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
+  std::optional<DeviceAssignment> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
 
 private:
   enum class Aim { Fastest, MostEven };
   /// Contents of one device during a walk: the groups added since the downset that the walk began at.
-  struct Inside {
+  struct Contents {
     double accelerator = 0, cpu = 0, size = 0;
-    /// Cost of nets that groups in the downset below share, and of nets that only groups above share.
+    /// `received`: cost of the contents' nets that also have a group in the downset below. `sent`: cost of
+    /// their other nets that also have a group above the contents.
     double received = 0, sent = 0;
     bool isSupported = true;
   };
   struct Frame {
     /// Steps still to take, and the group that the last step added.
     uint32_t nextStep, endStep, added;
-    Inside before;
+    Contents before;
   };
   /// Numbers of devices that a downset uses, and the best value for them.
   struct State {
     uint32_t accelerators, cpus;
-    double least;
+    double bestValue;
   };
 
   size_t stateOf(uint32_t downset, uint32_t accelerators, uint32_t cpus) const {
     return (size_t(downset) * (devices.accelerators.size() + 1) + accelerators) * (devices.cpus + 1) + cpus;
   }
   void spend(uint64_t amount);
-  std::optional<DevicesFound> solve(Aim aim, double below);
+  std::optional<DeviceAssignment> solve(Aim aim, double below);
   /// Sets the pruning bound and the capacities that follow from it.
   void setBound(double below);
-  /// Work that the remaining devices can do under the bound, if so many are used.
+  /// Work that the remaining devices can do under the bound, if this many are used.
   double capacity(uint32_t accelerators, uint32_t cpus) const {
     return capacities[accelerators * (devices.cpus + 1) + cpus];
   }
   void collectStates(uint32_t downset);
   /// Updates `done` to count the groups of `downset`.
   void settle(uint32_t downset);
-  /// Load of the state's next accelerator with `here` if it sends `sent`; infinite if it cannot hold it.
+  /// Load of the state's next accelerator with `contents` if it sends `sent`; infinite if it cannot hold it.
   double loadOf(const State &state, double sent) const;
   /// loadOf as if the accelerator had this size limit.
   double loadWithin(double limit, const State &state, double sent) const;
   /// True if the next device of some state may hold the contents, perhaps with more groups.
   bool fits() const;
   /// Latency of the contents on an accelerator of this kind.
-  double latencyOn(uint32_t kind) const { return kind == 0 ? here.accelerator : others[kind - 1]; }
+  double latencyOn(uint32_t kind) const { return kind == 0 ? contents.accelerator : others[kind - 1]; }
   void enter(uint32_t group);
   void leave(uint32_t group);
   /// Restores the contents that were saved when the last Frame was made.
-  void restore(const Inside &before);
+  void restore(const Contents &before);
   /// Adds the group of the step to the contents of a walk from `start`; false if no device may hold them.
   bool add(const DownsetLattice::Step &step, uint32_t start);
   void walk(uint32_t start);
@@ -140,14 +91,14 @@ private:
   /// relax for a row whose next devices differ only in their limits, so that `load` is the same for all.
   void relaxAlike(uint32_t start, uint32_t target, double load);
   void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
-  DevicesFound trace() const;
+  DeviceAssignment trace() const;
 
   const GroupGraph &graph;
   const DeviceRow devices;
   const DownsetLattice &lattice;
   /// True if accelerators differ only in their limits and there are no CPUs.
   const bool isUniform;
-  const SharedWork shared;
+  const NormalizedWork normalizedWork;
   /// Most accelerator work that one second of a CPU replaces.
   double exchange = 0;
   /// By downset: work of the groups that are not in it.
@@ -160,13 +111,12 @@ private:
   /// Limits of a device's load and of a placement's value. Equal while the aim is Fastest.
   double bound = 0, best = 0;
   /// By state: its smallest value so far.
-  std::vector<double> least;
+  std::vector<double> bestValue;
   /// By state: twice the downset before its last device, plus 1 if that is a CPU.
   std::vector<uint64_t> from;
   size_t bestState = 0;
-  bool hasFound = false;
+  bool hasFound = false, mayEndEarly = false;
   uint64_t work = 0;
-  bool mayEndEarly = false;
   /// Work left until CancellationScope is asked again.
   uint64_t untilAsked = 0;
   /// States of the downset that the walk began at, without dominated ones.
@@ -176,7 +126,7 @@ private:
   /// By net: number of its groups in the contents, and in the downset below.
   std::vector<uint32_t> inside, done;
   uint32_t settled = 0;
-  Inside here;
+  Contents contents;
   /// Latency of the contents on the second and further kinds, and its values saved for each frame.
   std::vector<double> others, othersBefore;
   std::vector<Frame> stack;
@@ -184,14 +134,14 @@ private:
 
 /// Result of a search.
 struct SearchOutcome {
-  std::optional<DevicesFound> found;
+  std::optional<DeviceAssignment> found;
   SearchEnd end = SearchEnd::Complete;
   /// 0 if there were too many to list.
   uint64_t downsets = 0;
 };
 
 /// Finds the best placement with a maxLoad below `bound`.
-/// \param work  remaining budget of work; reduced by the work that was done.
+/// \param work  remaining budget, reduced by the work that was done.
 SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, double bound,
                         uint64_t mostDownsets, uint64_t &work);
 

@@ -57,7 +57,7 @@ static std::vector<uint32_t> largestFirst(const GroupGraph &graph, double sizeLi
   return order;
 }
 
-static double maxLoadOf(const GroupGraph &graph, const DevicesFound &found) {
+static double maxLoadOf(const GroupGraph &graph, const DeviceAssignment &found) {
   std::vector<double> loads(found.isCpu.size(), 0);
   for (uint32_t group = 0; group < graph.groups.size(); ++group) {
     const uint32_t device = found.deviceOf[group];
@@ -77,9 +77,9 @@ static double maxLoadOf(const GroupGraph &graph, const DevicesFound &found) {
 
 /// Fills devices one after the other, accelerators first, with the next groups of `order` while they fit and
 /// the compute is at most `bound`. Nothing if groups are left over.
-static std::optional<DevicesFound> fill(const GroupGraph &graph, const DeviceRow &devices,
-                                        const std::vector<uint32_t> &order, double bound) {
-  DevicesFound found;
+static std::optional<DeviceAssignment> fill(const GroupGraph &graph, const DeviceRow &devices,
+                                            const std::vector<uint32_t> &order, double bound) {
+  DeviceAssignment found;
   found.deviceOf.resize(graph.groups.size());
   uint32_t acceleratorsUsed = 0, cpusLeft = devices.cpus;
   GroupGraph::Group inside;
@@ -114,9 +114,9 @@ static std::vector<double> boundsFrom(double lowerBound) {
   return {1.2 * lowerBound, 2 * lowerBound, 16 * lowerBound, kNever};
 }
 
-std::optional<DevicesFound> searchAlong(llvm::ArrayRef<uint32_t> order, const GroupGraph &graph,
-                                        const DeviceRow &devices, double lowerBound, double bound,
-                                        uint64_t &work, bool mayEndEarly) {
+std::optional<DeviceAssignment> searchAlong(llvm::ArrayRef<uint32_t> order, const GroupGraph &graph,
+                                            const DeviceRow &devices, double lowerBound, double bound,
+                                            uint64_t &work, bool mayEndEarly) {
   const DownsetLattice lattice = DownsetLattice::chain(order);
   DownsetSearch search(graph, devices, lattice);
   for (double nextBound : boundsFrom(lowerBound)) {
@@ -128,13 +128,13 @@ std::optional<DevicesFound> searchAlong(llvm::ArrayRef<uint32_t> order, const Gr
   return std::nullopt;
 }
 
-std::optional<DevicesFound> linearise(const GroupGraph &graph, const DeviceRow &devices, double lowerBound,
-                                      uint64_t &work) {
+std::optional<DeviceAssignment> linearise(const GroupGraph &graph, const DeviceRow &devices,
+                                          double lowerBound, uint64_t &work) {
   std::vector<uint32_t> depthFirst(graph.groups.size());
   std::iota(depthFirst.begin(), depthFirst.end(), 0);
   const double room = devices.accelerators.empty() ? 0 : devices.accelerators.front().sizeLimit;
   const std::vector<uint32_t> orders[] = {depthFirst, breadthFirst(graph), largestFirst(graph, room)};
-  std::optional<DevicesFound> best;
+  std::optional<DeviceAssignment> best;
   for (const std::vector<uint32_t> &order : orders)
     for (double bound : boundsFrom(lowerBound))
       if (auto found = fill(graph, devices, order, bound); found && (!best || found->maxLoad < best->maxLoad))

@@ -16,7 +16,7 @@ std::vector<int64_t> MemoryConstrainedCutter::weightBudgets(const StageCut &cut,
   for (auto [stage, own] : llvm::enumerate(cut.weightBytes)) {
     const RankMemory &rank = held[stage % budgets.size()];
     const int64_t room = budgets[stage % budgets.size()].value_or(kLargestBudget);
-    const int64_t forWeights = std::max<int64_t>(room - rank.others, 0);
+    const int64_t forWeights = std::max<int64_t>(room - rank.activations, 0);
     // Stages of one rank shrink or grow in proportion.
     if (forWeights >= rank.weights)
       limits.push_back(own + (forWeights - rank.weights));
@@ -64,12 +64,12 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fit(MemoryBudgetsRef bu
 
 MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudgetsRef budgets,
                                                                      std::vector<int64_t> weightLimits,
-                                                                     uint64_t steps) const {
+                                                                     uint64_t work) const {
   CutRequest exact = request;
-  exact.limits = {exactLimits.downsets, steps};
+  exact.limits = {exactLimits.downsets, work};
   for (auto [stage, limit] : llvm::zip(exact.stages, weightLimits))
     stage.weightLimit = limit;
-  Fitted result{std::move(weightLimits), steps};
+  Fitted result{std::move(weightLimits), work};
   auto cut = cuts.cut(model.graph, exact);
   if (!cut)
     consumeError(cut.takeError());
@@ -81,7 +81,7 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudge
 MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fitInAnyOrder(MemoryBudgetsRef budgets) const {
   Fitted fitted = fit(budgets);
   if (!fitted.cut)
-    fitted = exactWithin(budgets, std::move(fitted.weightLimits), kStepsWithin);
+    fitted = exactWithin(budgets, std::move(fitted.weightLimits), kWeightLimitedWork);
   return fitted.cut ? std::move(fitted) : exactWithin(budgets, budgetsOfStages(budgets), exactLimits.work);
 }
 
@@ -96,7 +96,7 @@ static std::optional<int64_t> leastOf(MemoryBudgetsRef budgets) {
 
 bool mayFit(const CutMemory &memory, const ModelGraph &model, MemoryBudgetsRef budgets) {
   const auto least = leastOf(budgets);
-  return !least || memory.least(model, budgets) <= *least;
+  return !least || memory.lowerBound(model, budgets) <= *least;
 }
 
 /// The budgets, with 0 for the ranks of the smallest budget.
@@ -116,20 +116,20 @@ static MemoryBudgets atLeast(int64_t least, MemoryBudgets budgets) {
   return budgets;
 }
 
-std::optional<MemoryConstrainedCutter::Least> MemoryConstrainedCutter::leastBudget() const {
+std::optional<MemoryConstrainedCutter::MinBudget> MemoryConstrainedCutter::minBudget() const {
   constexpr int64_t kParts = 256;
   constexpr int kMaxExact = 16;
   const MemoryBudgets others = othersBudgets();
   // The bytes held by the ranks of the smallest budget.
   auto heldBy = [&](Fitted fitted) {
     const auto most = shortageOf(memory.of(model, fitted.cut->stageOf, budgets.size()), others);
-    return Least{most ? most->bytes : 0, std::move(fitted)};
+    return MinBudget{most ? most->bytes : 0, std::move(fitted)};
   };
   Fitted fastest = fit(atLeast(kLargestBudget, others));
   if (!fastest.cut)
     return std::nullopt;
-  Least least = heldBy(std::move(fastest));
-  int64_t tooLittle = memory.least(model, others) - 1;
+  MinBudget least = heldBy(std::move(fastest));
+  int64_t tooLittle = memory.lowerBound(model, others) - 1;
   while (least.bytes - tooLittle > std::max<int64_t>(least.bytes / kParts, 1)) {
     const int64_t middle = tooLittle + (least.bytes - tooLittle) / 2;
     if (Fitted fitted = fit(atLeast(middle, others)); fitted.cut)

@@ -2,7 +2,7 @@
 #include "partitioner/cutting/StageCutter.h"
 
 #include "partitioner/cutting/LinearPlacement.h"
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -68,7 +68,7 @@ static GroupGraph groupsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> seg
   for (int64_t bytes : graph.weightBytes)
     result.nets.push_back({/*cost=*/0, double(bytes), {}});
   for (uint32_t node = 0; node < graph.nodes.size(); ++node) {
-    assert(graph.nodes[node].leastSeconds() >= 0 && "costs grow with the stage");
+    assert(graph.nodes[node].minSeconds() >= 0 && "costs grow with the stage");
     result.groups.push_back({graph.nodes[node].seconds});
     result.groups.back().otherLatencies = graph.nodes[node].onOtherKinds;
     for (uint32_t weight : graph.nodes[node].weights)
@@ -84,7 +84,7 @@ static GroupGraph groupsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> seg
     }
   }
   addSegments(segmentEnds, result);
-  return join(result, numbersBelow(graph.nodes.size()));
+  return mergeGroups(result, numbersBelow(graph.nodes.size()));
 }
 
 static DeviceRow rowOf(const CutRequest &request) {
@@ -132,7 +132,7 @@ static GroupGraph coarsen(const GroupGraph &graph, double most) {
       const std::vector<uint32_t> treeOf = treesOf(coarse, most, isForward);
       for (uint32_t &group : coarse.groupOf)
         group = treeOf[group];
-      coarse = join(graph, coarse.groupOf);
+      coarse = mergeGroups(graph, coarse.groupOf);
     }
   }
   return coarse;
@@ -140,10 +140,10 @@ static GroupGraph coarsen(const GroupGraph &graph, double most) {
 
 /// The best cut that beats `linear`, program order's best. Searches merged graphs first, then the whole
 /// graph; each result bounds the next search.
-static SearchOutcome searchBelow(const std::optional<DevicesFound> &linear, const GroupGraph &graph,
+static SearchOutcome searchBelow(const std::optional<DeviceAssignment> &linear, const GroupGraph &graph,
                                  const DeviceRow &devices, double lowerBound, const SearchLimits &limits) {
   uint64_t work = limits.work;
-  double bound = linear ? linear->maxLoad / kRounding : kNever;
+  double bound = linear ? linear->maxLoad / kRoundingFactor : kNever;
   SearchOutcome best;
   auto refine = [&](const GroupGraph &next) {
     SearchOutcome outcome = searchAll(next, devices, bound, limits.downsets, work);
@@ -152,7 +152,7 @@ static SearchOutcome searchBelow(const std::optional<DevicesFound> &linear, cons
       best.downsets = outcome.downsets;
     if (!outcome.found)
       return;
-    bound = std::nextafter(outcome.found->maxLoad * kRounding, kNever);
+    bound = std::nextafter(outcome.found->maxLoad * kRoundingFactor, kNever);
     best.found.emplace();
     for (uint32_t group : next.groupOf)
       best.found->deviceOf.push_back(outcome.found->deviceOf[group]);
@@ -338,15 +338,17 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
   const int64_t most = *limits.rbegin();
   for (const StageGraph::Node &node : graph.nodes)
     if (const int64_t bytes = weightBytesOf(graph, node); bytes > most)
-      return failure("{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3} "
-                     "bytes of weights",
-                     node.label, bytes, most, least);
+      return makeError(
+          "{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3} "
+          "bytes of weights",
+          node.label, bytes, most, least);
   const char *tried = isProven ? "" : " that was tried";
   if (limits.size() > 1)
-    return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes of "
-                   "weights where they have less",
-                   stages, tried, describeHeterogeneousLimits(request), least);
-  return failure(
+    return makeError(
+        "stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes of "
+        "weights where they have less",
+        stages, tried, describeHeterogeneousLimits(request), least);
+  return makeError(
       "stage cut: no cut into {0} stage{1}{2} holds at most {3} bytes of weights each; use --mesh pp={4} or "
       "more, or devices with memory for {5} bytes of weights",
       stages, stages == 1 ? "" : "s", tried, most, *fewestStages(graph, segmentEnds, most), least);
@@ -354,7 +356,7 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
 
 /// Text of the number of stages for which there are enough nodes.
 static std::string describeFewerStages(size_t nodes, const CutRequest &request) {
-  const size_t ofRank = request.stagesOfRank, ranks = request.stages.size() / ofRank;
+  const size_t ofRank = request.stagesPerRank, ranks = request.stages.size() / ofRank;
   const size_t mostOfRank = ofRank > 1 ? nodes / ranks : 0, mostRanks = nodes / ofRank;
   if (mostOfRank > 1)
     return llvm::formatv("--interleave {0}{1}", mostOfRank, mostOfRank == 2 ? "" : " or less");
@@ -368,30 +370,30 @@ static std::string describeFewerStages(size_t nodes, const CutRequest &request) 
 static Error check(size_t nodes, size_t segments, const CutRequest &request) {
   const size_t stages = request.stages.size();
   if (stages == 0 || nodes == 0)
-    return failure("stage cut: {0} operators and {1} stages, at least one of each is needed; {2}", nodes,
-                   stages,
-                   nodes == 0 ? "a model without operators needs no plan" : "use --mesh pp=1 or more");
+    return makeError("stage cut: {0} operators and {1} stages, at least one of each is needed; {2}", nodes,
+                     stages,
+                     nodes == 0 ? "a model without operators needs no plan" : "use --mesh pp=1 or more");
   if (nodes < stages)
-    return failure("stage cut: {0} operator{1} not fill {2} stages; use {3}", nodes,
-                   nodes == 1 ? " does" : "s do", stages, describeFewerStages(nodes, request));
+    return makeError("stage cut: {0} operator{1} not fill {2} stages; use {3}", nodes,
+                     nodes == 1 ? " does" : "s do", stages, describeFewerStages(nodes, request));
   if (segments > stages)
-    return failure("stage cut: the --stage-before options make {0} stages, {1} were asked for; use --mesh "
-                   "pp={0} or more, "
-                   "or fewer --stage-before",
-                   segments, stages);
+    return makeError("stage cut: the --stage-before options make {0} stages, {1} were asked for; use --mesh "
+                     "pp={0} or more, "
+                     "or fewer --stage-before",
+                     segments, stages);
   return Error::success();
 }
 
 /// A node that alone takes longer than a balanced stage, on whatever device.
 static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const DeviceRow &devices) {
-  const SharedWork shared(nodes);
+  const NormalizedWork normalizedWork(nodes);
   std::set<uint32_t> kinds;
   for (const DeviceRow::Accelerator &device : devices.accelerators)
     kinds.insert(device.kind);
   double work = 0, longest = -1;
   uint32_t bottleneck = 0;
   for (auto [node, group] : llvm::enumerate(nodes.groups)) {
-    work += shared.of(group);
+    work += normalizedWork.of(group);
     double least = kNever;
     for (uint32_t kind : kinds)
       least = std::min(least, group.latencyOn(kind));
@@ -400,14 +402,14 @@ static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const Devic
       bottleneck = node;
     }
   }
-  if (longest <= work / shared.rateFrom(devices, 0) * kRounding)
+  if (longest <= work / normalizedWork.rateFrom(devices, 0) * kRoundingFactor)
     return std::nullopt;
   return bottleneck;
 }
 
 /// The best cut along program order. If that has too many states, neighbours are merged until it has not.
-static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, const DeviceRow &devices,
-                                                      double lowerBound) {
+static std::optional<DeviceAssignment> searchProgramOrder(const GroupGraph &graph, const DeviceRow &devices,
+                                                          double lowerBound) {
   // Twice as many groups as stages leave a block to each.
   const uint64_t groups = graph.groups.size(),
                  most = std::max<uint64_t>(kMaxSearchStates / devices.statesOf(1),
@@ -420,7 +422,7 @@ static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, c
     blockOf.push_back(group == 0 ? 0 : blockOf.back() + begins);
     inBlock = begins ? 1 : inBlock + 1;
   }
-  const GroupGraph blocks = join(graph, blockOf);
+  const GroupGraph blocks = mergeGroups(graph, blockOf);
   uint64_t asLongAsItTakes = std::numeric_limits<uint64_t>::max();
   auto found =
       searchAlong(numbersBelow(blocks.groups.size()), blocks, devices, lowerBound, kNever, asLongAsItTakes);
@@ -437,19 +439,19 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   if (Error error = check(graph.nodes.size(), ends.size(), request))
     return error;
   const GroupGraph groups = groupsOf(graph, ends);
-  LimitRange weightLimits;
+  LimitRange weightLimitRange;
   DeviceRow devices = rowOf(request);
-  devices.seen = &weightLimits;
+  devices.seen = &weightLimitRange;
   const double lowerBound = lowerBoundOf(groups, devices);
   if (lowerBound == kNever)
     return tooHeavy(graph, request, ends, /*isProven=*/true);
   for (const GroupGraph::Group &group : groups.groups)
-    weightLimits.note(int64_t(std::min(group.size, 0x1p62)), /*fits=*/true);
-  std::optional<DevicesFound> found;
+    weightLimitRange.note(int64_t(std::min(group.size, 0x1p62)), /*fits=*/true);
+  std::optional<DeviceAssignment> found;
   if (fitsProgramOrder(graph, ends, request, /*limit=*/0))
     found = searchProgramOrder(groups, devices, lowerBound);
   SearchOutcome other;
-  const bool isBest = found && found->maxLoad <= lowerBound * kRounding;
+  const bool isBest = found && found->maxLoad <= lowerBound * kRoundingFactor;
   if (!isBest)
     other = searchBelow(found, groups, devices, lowerBound, request.limits);
   if (other.found)
@@ -459,11 +461,11 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   StageCut cut = describe(graph, request, std::move(found->deviceOf));
   cut.end = other.end;
   cut.downsets = other.downsets;
-  cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRounding;
+  cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRoundingFactor;
   // The mean is summed in another order than the stages, and may exceed them by rounding.
   cut.lowerBound = cut.isExact ? cut.slowest() : std::min(lowerBound, cut.slowest());
   cut.bottleneck = bottleneckOf(groups, devices);
-  cut.weightLimits = weightLimits;
+  cut.weightLimitRange = weightLimitRange;
   return cut;
 }
 

@@ -20,7 +20,7 @@ struct CutRequest {
   /// such a node in program order are in earlier stages than it, nodes after it are in its stage or later.
   std::vector<uint32_t> stageStarts;
   /// Number of stages on each rank, for the advice in error messages.
-  uint32_t stagesOfRank = 1;
+  uint32_t stagesPerRank = 1;
   /// By default, about a second of search.
   SearchLimits limits = {/*downsets=*/200000, /*work=*/100000000};
   bool operator==(const CutRequest &) const = default;
@@ -33,16 +33,17 @@ struct StageCut : SearchProof {
   std::vector<double> seconds;
   std::vector<int64_t> weightBytes;
   std::vector<int64_t> recvBytes;
-  /// No contiguous cut has a faster slowest stage. Equal to the slowest stage of an exact cut, otherwise the
-  /// largest node or all work over all devices (SharedWork in DownsetSearch.h).
+  /// Lower bound of the slowest stage's seconds over all contiguous cuts. If the cut is exact, its own
+  /// slowest stage; otherwise the maximum of the slowest node and of (total work / total rate of the devices)
+  /// (NormalizedWork in DeviceRow.h).
   double lowerBound = 0;
   /// A node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists; nothing
   /// if there is none.
   std::optional<uint32_t> bottleneck;
   /// Weight limits for which the search gives the same cut, bit by bit, if all stages of the request have one
-  /// limit in common. For other requests it only says whether cuts were refused because of their weights:
-  /// tooLarge is kNoLimit if none was.
-  LimitRange weightLimits;
+  /// limit in common. If stages have different limits, only one fact is valid: tooLarge == kNoLimit means
+  /// that no cut was refused for its weights.
+  LimitRange weightLimitRange;
   /// Maximum of `seconds`.
   double slowest() const;
   /// Mean of `seconds`.

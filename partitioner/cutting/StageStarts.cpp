@@ -1,7 +1,7 @@
 //===- StageStarts.cpp - Where stages are to begin ------------------------===//
 #include "partitioner/cutting/StageStarts.h"
 #include "ir/NearestName.h"
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -47,8 +47,8 @@ llvm::Expected<std::vector<uint32_t>> stageStartsOf(const ModelGraph &model,
       return llvm::any_of(ops, [&](Operation *op) { return isInside(modulePath(op), path); });
     });
     if (first == model.nodes.end())
-      return failure("--stage-before {0}: no module of this path does work{1}", path,
-                     suggestPath(model, path));
+      return makeError("--stage-before {0}: no module of this path does work{1}", path,
+                       suggestPath(model, path));
     if (first != model.nodes.begin())
       starts.push_back(first - model.nodes.begin());
   }

@@ -35,17 +35,17 @@ static void joinNets(const GroupGraph &nodes, GroupGraph &graph) {
   }
 }
 
-GroupGraph join(const GroupGraph &nodes, const std::vector<uint32_t> &groupOf) {
-  GroupGraph graph;
-  const uint32_t groups = groupOf.empty() ? 0 : *llvm::max_element(groupOf) + 1;
-  graph.groups.resize(groups);
-  graph.successors.resize(groups);
-  graph.predecessors.resize(groups);
-  graph.netsOf.resize(groups);
-  graph.groupOf = groupOf;
-  for (uint32_t node = 0; node < groupOf.size(); ++node) {
-    const GroupGraph::Group &from = nodes.groups[node];
-    GroupGraph::Group &group = graph.groups[groupOf[node]];
+GroupGraph mergeGroups(const GroupGraph &graph, const std::vector<uint32_t> &mergedOf) {
+  GroupGraph merged;
+  const uint32_t groups = mergedOf.empty() ? 0 : *llvm::max_element(mergedOf) + 1;
+  merged.groups.resize(groups);
+  merged.successors.resize(groups);
+  merged.predecessors.resize(groups);
+  merged.netsOf.resize(groups);
+  merged.groupOf = mergedOf;
+  for (uint32_t node = 0; node < mergedOf.size(); ++node) {
+    const GroupGraph::Group &from = graph.groups[node];
+    GroupGraph::Group &group = merged.groups[mergedOf[node]];
     group.acceleratorLatency += from.acceleratorLatency;
     group.cpuLatency += from.cpuLatency;
     group.otherLatencies.resize(from.otherLatencies.size());
@@ -54,16 +54,16 @@ GroupGraph join(const GroupGraph &nodes, const std::vector<uint32_t> &groupOf) {
     group.size += from.size;
     group.isSupported &= from.isSupported;
     group.segment = from.segment;
-    for (uint32_t after : nodes.successors[node])
-      if (groupOf[node] != groupOf[after]) {
-        graph.successors[groupOf[node]].push_back(groupOf[after]);
-        graph.predecessors[groupOf[after]].push_back(groupOf[node]);
+    for (uint32_t after : graph.successors[node])
+      if (mergedOf[node] != mergedOf[after]) {
+        merged.successors[mergedOf[node]].push_back(mergedOf[after]);
+        merged.predecessors[mergedOf[after]].push_back(mergedOf[node]);
       }
   }
-  llvm::for_each(graph.successors, sortUnique);
-  llvm::for_each(graph.predecessors, sortUnique);
-  joinNets(nodes, graph);
-  return graph;
+  llvm::for_each(merged.successors, sortUnique);
+  llvm::for_each(merged.predecessors, sortUnique);
+  joinNets(graph, merged);
+  return merged;
 }
 
 } // namespace cleave

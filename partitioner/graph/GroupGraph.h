@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// Relative rounding error of sums that are added in another order: values within this factor are equal.
-inline constexpr double kRounding = 1 + 1e-9;
+/// Sums added in another order differ at most by this factor; values within it count as equal.
+inline constexpr double kRoundingFactor = 1 + 1e-9;
 
 /// Groups of nodes that must share a device, in topological order, and the nets that connect them. A device
 /// pays for a net once, however many of the net's groups it has.
@@ -17,7 +17,8 @@ struct GroupGraph {
     /// `acceleratorLatency`: latency on accelerators of the first kind.
     double acceleratorLatency = 0, cpuLatency = 0, size = 0;
     bool isSupported = true;
-    /// A device holds groups of one segment only.
+    /// Which part of program order between fixed stage starts (CutRequest::stageStarts) it is in. A device
+    /// holds groups of one segment only.
     uint32_t segment = 0;
     /// Latencies on accelerators of the second and further kinds; as many for every group.
     std::vector<double> otherLatencies = {};
@@ -48,12 +49,12 @@ struct GroupGraph {
   uint32_t kinds() const { return groups.empty() ? 1 : 1 + groups.front().otherLatencies.size(); }
 };
 
-/// Merges groups: group g of the result is the set of groups of `nodes` that `groupOf` maps to g.
+/// Group g of the result is the union of the groups that `mergedOf` maps to g.
 ///
-/// \param nodes    only its `groups`, `successors` and `nets` are read. They may contain repeated entries in
+/// \param graph     only its `groups`, `successors` and `nets` are read. They may contain repeated entries in
 /// any order, and cycles that lie within one merged group.
-/// \param groupOf  by group of `nodes`; uses all numbers from 0 on.
-GroupGraph join(const GroupGraph &nodes, const std::vector<uint32_t> &groupOf);
+/// \param mergedOf  by group of `graph`; uses all numbers from 0 on.
+GroupGraph mergeGroups(const GroupGraph &graph, const std::vector<uint32_t> &mergedOf);
 
 } // namespace cleave
 

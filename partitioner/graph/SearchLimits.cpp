@@ -10,14 +10,14 @@ namespace cleave {
 /// The thread's innermost scope.
 static thread_local const CancellationScope *current = nullptr;
 
-CancellationScope::CancellationScope(std::function<bool()> isWanted)
-    : isWanted(std::move(isWanted)), outer(current) {
+CancellationScope::CancellationScope(std::function<bool()> isCancelled)
+    : isCancelled(std::move(isCancelled)), outer(current) {
   current = this;
 }
 
 CancellationScope::~CancellationScope() { current = outer; }
 
-bool CancellationScope::isRequested() { return current && current->isWanted && current->isWanted(); }
+bool CancellationScope::isRequested() { return current && current->isCancelled && current->isCancelled(); }
 
 std::string SearchProof::describe(const SearchLimits &limits) const {
   if (isExact && downsets > 0)

@@ -11,8 +11,9 @@ namespace cleave {
 struct SearchLimits {
   /// Beyond this number, the search looks only at cuts of a contracted graph and along linear orders.
   uint64_t downsets = 200000;
-  /// Budget of work of all searches together. Work is downsets times devices of each kind, pairs of downsets
-  /// with the nets of each group added, and per pair the states of the smaller downset. Beyond it, the best
+  /// Budget of work of all searches together. Work is counted as: the number of states of the dynamic program
+  /// (downsets × numbers of devices used), plus, for each pair (I', I) of downsets visited, 1 + the number of
+  /// nets of the group added last + the number of states of I', the smaller one. Beyond the budget, the best
   /// result so far is returned.
   uint64_t work = 1000000000;
   bool operator==(const SearchLimits &) const = default;
@@ -21,12 +22,13 @@ struct SearchLimits {
 /// Limit of the dynamic program's states, which take 16 bytes each.
 inline constexpr uint64_t kMaxSearchStates = 1 << 25;
 
-/// Stops searches of this thread early, with the best result so far, once `isWanted` returns true; searches
-/// poll it. The scope is per thread because pass pipelines are text, which cannot carry a stop token.
+/// Stops searches of this thread early, with the best result so far, once `isCancelled` returns true;
+/// searches poll it. The scope is per thread because pass pipelines are text, which cannot carry a stop
+/// token.
 class CancellationScope {
 public:
-  /// \param isWanted  may be empty: never.
-  explicit CancellationScope(std::function<bool()> isWanted);
+  /// \param isCancelled  may be empty: never.
+  explicit CancellationScope(std::function<bool()> isCancelled);
   ~CancellationScope();
   CancellationScope(const CancellationScope &) = delete;
   CancellationScope &operator=(const CancellationScope &) = delete;
@@ -34,7 +36,7 @@ public:
   static bool isRequested();
 
 private:
-  std::function<bool()> isWanted;
+  std::function<bool()> isCancelled;
   const CancellationScope *outer;
 };
 

@@ -23,7 +23,7 @@ struct StageGraph {
 
     double secondsOn(uint32_t kind) const { return kind == 0 ? seconds : onOtherKinds[kind - 1]; }
     /// Compute seconds on the node's fastest kind.
-    double leastSeconds() const;
+    double minSeconds() const;
   };
   /// A value that may cross a cut. It is sent once to each stage that uses it and did not make it.
   struct Value {
@@ -39,7 +39,7 @@ struct StageGraph {
   uint32_t kinds() const { return nodes.empty() ? 1 : 1 + nodes.front().onOtherKinds.size(); }
 };
 
-inline double StageGraph::Node::leastSeconds() const {
+inline double StageGraph::Node::minSeconds() const {
   double least = seconds;
   for (double other : onOtherKinds)
     least = std::min(least, other);

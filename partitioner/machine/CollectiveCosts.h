@@ -47,40 +47,41 @@ public:
   }
   double bytesPerSecond(CollectiveKind kind, double bytes) const {
     double slowest = ownRate(kind, bytes);
-    for (const Link &other : linkOverrides)
+    for (const Link &other : otherLinks)
       slowest = std::min(slowest, other.bytesPerSecond);
     return slowest;
   }
   double seconds(CollectiveKind kind, double bytes, unsigned ranks) const {
     double slowest = latency(kind, ranks) + bytesSent(kind, bytes, ranks) / ownRate(kind, bytes);
-    for (const Link &other : linkOverrides)
+    for (const Link &other : otherLinks)
       slowest = std::max(slowest, CollectiveCosts(other).seconds(kind, bytes, ranks));
     return slowest;
   }
-  /// Adds a link between some ranks of the group that differs from the others; a collective is as slow as the
-  /// slowest link.
-  void add(const Link &unlike) {
-    if (std::find(linkOverrides.begin(), linkOverrides.end(), unlike) == linkOverrides.end())
-      linkOverrides.push_back(unlike);
+  /// Adds a link between some ranks of the group that differs from `link`; a collective is as slow as with
+  /// the slowest link.
+  void addLink(const Link &slower) {
+    if (std::find(otherLinks.begin(), otherLinks.end(), slower) == otherLinks.end())
+      otherLinks.push_back(slower);
   }
   bool operator==(const CollectiveCosts &) const = default;
 
-  std::optional<Measured> &of(CollectiveKind kind) { return measured[size_t(kind)]; }
-  const std::optional<Measured> &of(CollectiveKind kind) const { return measured[size_t(kind)]; }
+  /// Nothing for a collective that was not measured.
+  std::optional<Measured> &measurementOf(CollectiveKind kind) { return measured[size_t(kind)]; }
+  const std::optional<Measured> &measurementOf(CollectiveKind kind) const { return measured[size_t(kind)]; }
 
 private:
   double ownRate(CollectiveKind kind, double bytes) const {
-    return of(kind) ? of(kind)->bytesPerSecond.at({bytes}) : link.bytesPerSecond;
+    return measurementOf(kind) ? measurementOf(kind)->bytesPerSecond.at({bytes}) : link.bytesPerSecond;
   }
   double latency(CollectiveKind kind, unsigned ranks) const {
-    if (!of(kind))
+    if (!measurementOf(kind))
       return link.latencySeconds * steps(kind, ranks);
-    return of(kind)->latencySeconds *
-           (of(kind)->ranks ? steps(kind, ranks) / steps(kind, of(kind)->ranks) : 1);
+    return measurementOf(kind)->latencySeconds *
+           (measurementOf(kind)->ranks ? steps(kind, ranks) / steps(kind, measurementOf(kind)->ranks) : 1);
   }
 
   Link link;
-  std::vector<Link> linkOverrides;
+  std::vector<Link> otherLinks;
   std::array<std::optional<Measured>, std::size(kCollectiveKinds)> measured;
 };
 

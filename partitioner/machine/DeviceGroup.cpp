@@ -27,30 +27,31 @@ static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uin
   }
   CollectiveCosts costs = hasUsual || unlike.empty() ? usual : CollectiveCosts(unlike.front());
   for (const Link &link : unlike)
-    costs.add(link);
+    costs.addLink(link);
   return costs;
 }
 
-CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t width,
-                                          uint32_t tensorRanks) {
-  return collectivesOf(machine, first, width, width, tensorRanks);
+CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t devicesPerGroup,
+                                          uint32_t tensorParallelSize) {
+  return collectivesOf(machine, first, devicesPerGroup, devicesPerGroup, tensorParallelSize);
 }
 
-DeviceGroup DeviceGroup::of(const Machine &machine, uint32_t first, uint32_t count, uint32_t tensorRanks) {
+DeviceGroup DeviceGroup::of(const Machine &machine, uint32_t first, uint32_t count,
+                            uint32_t tensorParallelSize) {
   DeviceGroup group;
   for (uint32_t index = first; index < first + count; ++index) {
     const DeviceSpec &device = machine.devices[std::min<size_t>(index, machine.devices.size() - 1)];
     if (llvm::none_of(group.devices, [&](const DeviceSpec &other) { return device.computesLike(other); }))
       group.devices.push_back(device);
   }
-  group.collectives = collectivesOf(machine, first, count, tensorRanks, /*stride=*/1);
+  group.collectives = collectivesOf(machine, first, count, tensorParallelSize, /*stride=*/1);
   return group;
 }
 
-double DeviceGroup::operatorSeconds() const {
+double DeviceGroup::dispatchSeconds() const {
   double most = 0;
   for (const DeviceSpec &device : devices)
-    most = std::max(most, device.operatorSeconds);
+    most = std::max(most, device.dispatchSeconds);
   return most;
 }
 
@@ -61,47 +62,47 @@ bool DeviceGroup::operator==(const DeviceGroup &other) const {
 }
 
 std::map<std::pair<uint32_t, uint32_t>, Link> linkOverridesAmong(const Machine &machine, uint32_t count,
-                                                                 uint32_t width) {
+                                                                 uint32_t devicesPerGroup) {
   std::map<std::pair<uint32_t, uint32_t>, Link> links;
   for (const auto &[ends, link] : machine.linkOverrides)
-    if (std::max(ends.first, ends.second) < count && ends.first % width == ends.second % width &&
-        link != machine.linkAmong(count))
+    if (std::max(ends.first, ends.second) < count &&
+        ends.first % devicesPerGroup == ends.second % devicesPerGroup && link != machine.linkAmong(count))
       links.emplace(ends, link);
   return links;
 }
 
-/// By sender and receiver rank of `width` devices: the slowest latency and the slowest bandwidth between
-/// devices of the same position.
-static std::map<std::pair<uint32_t, uint32_t>, Link> linksOfRanks(const Machine &machine, uint32_t count,
-                                                                  uint32_t width, const Link &usual) {
+/// By sender and receiver rank of `devicesPerGroup` devices: the slowest latency and the slowest bandwidth
+/// between devices of the same position.
+static std::map<std::pair<uint32_t, uint32_t>, Link>
+linksOfRanks(const Machine &machine, uint32_t count, uint32_t devicesPerGroup, const Link &usual) {
   std::map<std::pair<uint32_t, uint32_t>, Link> links;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> positions;
   auto slow = [](Link &one, const Link &other) {
     one.latencySeconds = std::max(one.latencySeconds, other.latencySeconds);
     one.bytesPerSecond = std::min(one.bytesPerSecond, other.bytesPerSecond);
   };
-  for (const auto &[ends, link] : linkOverridesAmong(machine, count, width)) {
-    const std::pair ranks(ends.first / width, ends.second / width);
+  for (const auto &[ends, link] : linkOverridesAmong(machine, count, devicesPerGroup)) {
+    const std::pair ranks(ends.first / devicesPerGroup, ends.second / devicesPerGroup);
     slow(links.try_emplace(ranks, link).first->second, link);
     ++positions[ranks];
   }
   for (auto &[ranks, link] : links)
-    if (positions[ranks] < width)
+    if (positions[ranks] < devicesPerGroup)
       slow(link, usual);
   return links;
 }
 
-PipelineDeviceGroups::PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t width,
-                                           uint32_t tensorRanks)
-    : link(machine.linkAmong(ranks * width)),
-      linkOverrides(linksOfRanks(machine, ranks * width, width, link)) {
+PipelineDeviceGroups::PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t devicesPerGroup,
+                                           uint32_t tensorParallelSize)
+    : link(machine.linkAmong(ranks * devicesPerGroup)),
+      linkOverrides(linksOfRanks(machine, ranks * devicesPerGroup, devicesPerGroup, link)) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    DeviceGroup group = DeviceGroup::of(machine, rank * width, width, tensorRanks);
+    DeviceGroup group = DeviceGroup::of(machine, rank * devicesPerGroup, devicesPerGroup, tensorParallelSize);
     const uint32_t kind = llvm::find(kinds, group) - kinds.begin();
     if (kind == kinds.size())
       kinds.push_back(std::move(group));
     Rank &own = this->ranks.emplace_back(Rank{kind, std::nullopt});
-    for (uint32_t index = rank * width; index < (rank + 1) * width; ++index)
+    for (uint32_t index = rank * devicesPerGroup; index < (rank + 1) * devicesPerGroup; ++index)
       if (auto bytes = machine.devices[std::min<size_t>(index, machine.devices.size() - 1)].memoryBytes)
         own.memoryBytes = std::min(own.memoryBytes.value_or(*bytes), *bytes);
   }
@@ -120,7 +121,7 @@ std::vector<std::optional<int64_t>> PipelineDeviceGroups::memoryOfRanks() const 
 }
 
 std::string MemoryShortage::describe() const {
-  return llvm::formatv("takes {0} bytes on a device that has {1}", bytes, room);
+  return llvm::formatv("takes {0} bytes on a device that has {1}", bytes, budget);
 }
 
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<int64_t> bytes,

@@ -4,7 +4,7 @@
 #include "codegen/plan/files/InputFile.h"
 #include "codegen/plan/text/JsonText.h"
 #include "ir/NearestName.h"
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -37,8 +37,8 @@ Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<Stri
                 llvm::ArrayRef<StringRef> optional) {
   for (StringRef key : required)
     if (!object.get(key))
-      return failure("{0}: the key \"{1}\" is missing; keys that must be there: {2}", where, key,
-                     llvm::join(required, ", "));
+      return makeError("{0}: the key \"{1}\" is missing; keys that must be there: {2}", where, key,
+                       llvm::join(required, ", "));
   const json::Object::value_type *unknown = nullptr;
   for (const json::Object::value_type &entry : object) {
     StringRef key = entry.first;
@@ -52,8 +52,8 @@ Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<Stri
   const json::Value key(StringRef(unknown->first));
   std::vector<std::string> known(required.begin(), required.end());
   known.insert(known.end(), optional.begin(), optional.end());
-  return failure("{0}: the key {1} is unknown; use {2}{3}", where, describeJson(&key),
-                 llvm::join(known, ", "), didYouMean(StringRef(unknown->first), known));
+  return makeError("{0}: the key {1} is unknown; use {2}{3}", where, describeJson(&key),
+                   llvm::join(known, ", "), didYouMean(StringRef(unknown->first), known));
 }
 
 /// End of the string that begins after the quote before `at`; the text's end if it is not closed.
@@ -81,7 +81,7 @@ static bool isKey(StringRef text, size_t end) { return text.substr(end + 1).ltri
 
 /// Fails on text that would overflow the stack of LLVM's recursive parser or take much memory, and on
 /// repeated keys, of which the parser takes the last.
-static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
+static Error checkShape(StringRef text, StringRef source, const JsonFileKind &kind) {
   uint64_t objects = 0;
   // By open level: its keys.
   std::vector<llvm::StringSet<>> keys;
@@ -91,21 +91,21 @@ static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind
       const size_t begin = at + 1;
       at = endOfString(text, begin);
       if (!keys.empty() && isKey(text, at) && !keys.back().insert(unescaped(text.slice(begin, at))).second)
-        return failure("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", path, begin - 1,
-                       llvm::all_of(text.slice(begin, at), llvm::isPrint)
-                           ? text.slice(begin, at).take_front(80)
-                           : StringRef());
+        return makeError("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", source, begin - 1,
+                         llvm::all_of(text.slice(begin, at), llvm::isPrint)
+                             ? text.slice(begin, at).take_front(80)
+                             : StringRef());
     } else if (c == '[' || c == '{') {
       if (keys.size() == kDeepest)
-        return failure("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has fewer", path, at,
-                       kDeepest, kind.name);
+        return makeError("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has fewer", source,
+                         at, kDeepest, kind.name);
       keys.emplace_back();
     } else if ((c == ']' || c == '}') && !keys.empty()) {
       keys.pop_back();
     }
     if (c == '{' && ++objects > kind.mostObjects)
-      return failure("{0}: byte {1}: more than {2} objects, a {3} has fewer", path, at, kind.mostObjects,
-                     kind.name);
+      return makeError("{0}: byte {1}: more than {2} objects, a {3} has fewer", source, at, kind.mostObjects,
+                       kind.name);
   }
   return Error::success();
 }
@@ -130,14 +130,14 @@ std::vector<std::string> keysInOrder(StringRef text) {
 
 /// Error for a file that the system does not let us read.
 static Error unreadable(StringRef path, const JsonFileKind &kind, std::error_code error) {
-  return failure("{0}: {1}; give a {2} that can be read", path, plan::describeInputError(error), kind.name);
+  return makeError("{0}: {1}; give a {2} that can be read", path, plan::describeInputError(error), kind.name);
 }
 
 /// The file's text. Only regular files are read, since others may never end.
 static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, const JsonFileKind &kind) {
   auto expected = [&](StringRef found) {
-    return failure("{0}: found {1}, expected a regular file of at most {2} bytes; give a {3}", path, found,
-                   kind.mostBytes, kind.name);
+    return makeError("{0}: found {1}, expected a regular file of at most {2} bytes; give a {3}", path, found,
+                     kind.mostBytes, kind.name);
   };
   auto file = plan::InputFile::open(path);
   if (!file && file.getError() == std::errc::invalid_argument)
@@ -153,12 +153,12 @@ static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, co
   return std::move(*buffer);
 }
 
-Expected<json::Value> readJsonText(StringRef text, StringRef path, const JsonFileKind &kind) {
-  if (Error error = checkShape(text, path, kind))
+Expected<json::Value> readJsonText(StringRef text, StringRef source, const JsonFileKind &kind) {
+  if (Error error = checkShape(text, source, kind))
     return error;
   Expected<json::Value> value = json::parse(text);
   if (!value)
-    return failure("{0}: {1}; expected a JSON object", path, llvm::toString(value.takeError()));
+    return makeError("{0}: {1}; expected a JSON object", source, llvm::toString(value.takeError()));
   return value;
 }
 

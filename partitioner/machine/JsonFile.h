@@ -24,8 +24,9 @@ struct JsonFileKind {
 /// Reads and parses a regular file. Fails on nesting deeper than our formats have; messages begin with
 /// `path`.
 llvm::Expected<llvm::json::Value> readJsonFile(llvm::StringRef path, const JsonFileKind &kind);
-/// Parses text as if it were the file `path`; `path` may also be the subject of a message.
-llvm::Expected<llvm::json::Value> readJsonText(llvm::StringRef text, llvm::StringRef path,
+/// Parses text like a file's.
+/// \param source  begins every message: a path, or text such as `--shard-file FILE`.
+llvm::Expected<llvm::json::Value> readJsonText(llvm::StringRef text, llvm::StringRef source,
                                                const JsonFileKind &kind);
 
 /// The keys of the JSON object `text` in their order. readJsonText must accept it.

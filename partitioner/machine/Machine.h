@@ -21,12 +21,13 @@ namespace cleave {
 struct KernelRates {
   /// By kind and dtype (`bfloat16`): floating-point operations per second of contractions, by the count,
   /// rows, columns and depth of a GemmShape. A table of one number is a peak.
-  std::map<std::pair<GemmKind, std::string>, RateTable> products;
+  std::map<std::pair<GemmKind, std::string>, RateTable> gemms;
   /// By operator name without overload (`aten.gelu`): bytes read and written per second, by that number of
   /// bytes.
   std::map<std::string, RateTable> operators;
-  /// `operators` for all other operators; if empty, DeviceSpec::memoryBytesPerSecond.
-  RateTable memory;
+  /// The same for operators that `operators` does not list. If it is empty, too, they run at
+  /// DeviceSpec::memoryBytesPerSecond.
+  RateTable otherOperators;
   bool operator==(const KernelRates &) const = default;
 };
 
@@ -37,7 +38,7 @@ struct DeviceSpec {
   /// Peak of main memory, in bytes per second.
   double memoryBytesPerSecond;
   /// Dispatch overhead: seconds spent on every operator besides its work.
-  double operatorSeconds;
+  double dispatchSeconds;
   /// Memory that may be used; nothing if it is not limited.
   std::optional<int64_t> memoryBytes;
   /// Shared by devices of one kind; null if only the peaks above are known.
@@ -52,13 +53,13 @@ struct DeviceSpec {
   /// True if the devices differ at most in name and memory.
   bool computesLike(const DeviceSpec &other) const {
     return flopsPerSecond == other.flopsPerSecond && memoryBytesPerSecond == other.memoryBytesPerSecond &&
-           operatorSeconds == other.operatorSeconds && hasTablesOf(other);
+           dispatchSeconds == other.dispatchSeconds && hasTablesOf(other);
   }
 };
 
 /// A device for each rank, and the links between any two devices.
 struct Machine {
-  /// Nodes of so many consecutive devices, which have a faster link inside a node.
+  /// Nodes of `devices` consecutive devices each, which have a faster link inside a node.
   struct Nodes {
     uint32_t devices = 1;
     /// Link between devices of different nodes.

@@ -19,12 +19,11 @@ using llvm::Twine;
 namespace cleave {
 
 static constexpr JsonFileKind kMachineFile = {"machine file", 1 << 20, 16 * kMaxDevices};
-static constexpr size_t kLongestName = 64;
 
 static constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {
     {"flops_per_second", 1, kMaxRate, &DeviceSpec::flopsPerSecond},
     {"memory_bytes_per_second", 1, kMaxRate, &DeviceSpec::memoryBytesPerSecond},
-    {"operator_seconds", 0, kMaxSeconds, &DeviceSpec::operatorSeconds},
+    {"operator_seconds", 0, kMaxSeconds, &DeviceSpec::dispatchSeconds},
 };
 static constexpr NumberKey<Link> kLinkNumbers[] = {
     {"latency_seconds", 0, kMaxSeconds, &Link::latencySeconds},
@@ -47,15 +46,6 @@ struct DeviceKinds {
 };
 } // namespace
 
-/// Reads a name that is fit for messages and files.
-static Expected<std::string> readName(const json::Value *value, const Twine &where) {
-  const std::optional<StringRef> name = value->getAsString();
-  if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
-    return failure("{0}: found {1}, expected 1 to {2} printable ASCII characters", where.str(),
-                   describeJson(value), kLongestName);
-  return name->str();
-}
-
 static std::vector<StringRef> namesOf(const json::Object &object) {
   std::vector<StringRef> names;
   for (const json::Object::value_type &entry : object)
@@ -77,9 +67,10 @@ static Error checkTables(StringRef name, StringRef where, llvm::ArrayRef<StringR
   const DeviceSpec &device = kinds.named.find(name)->second;
   for (StringRef other : before)
     if (contradictTables(device, kinds.named.find(other)->second))
-      return failure("{0}.{1}: its figures differ from those of {2}, but its tables are the same; give each "
-                     "kind tables of its own",
-                     where, name, other);
+      return makeError(
+          "{0}.{1}: its figures differ from those of {2}, but its tables are the same; give each "
+          "kind tables of its own",
+          where, name, other);
   return Error::success();
 }
 
@@ -110,16 +101,6 @@ static Error readKinds(const json::Value &value, StringRef where, DeviceKinds &k
   return Error::success();
 }
 
-/// Reads an integer in this range.
-static Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least,
-                                    uint32_t most) {
-  const std::optional<int64_t> count = value.getAsInteger();
-  if (!count || *count < least || *count > most)
-    return failure("{0}: found {1}, expected an integer from {2} to {3}", where.str(), describeJson(&value),
-                   least, most);
-  return *count;
-}
-
 /// Reads a device's own figures, or takes those of its kind.
 static Error readFigures(const json::Object &object, StringRef where, const DeviceKinds &kinds,
                          DeviceSpec &device) {
@@ -134,10 +115,11 @@ static Error readFigures(const json::Object &object, StringRef where, const Devi
   }
   for (const NumberKey<DeviceSpec> &key : kDeviceNumbers)
     if (const json::Value *own = object.get(key.key))
-      return failure("{0}.{1}: found {2} beside kind {3}, expected one of the two, since kinds give figures; "
-                     "drop one, or give "
-                     "this device a kind of its own",
-                     where, key.key, describeJson(own), describeJson(kind));
+      return makeError(
+          "{0}.{1}: found {2} beside kind {3}, expected one of the two, since kinds give figures; "
+          "drop one, or give "
+          "this device a kind of its own",
+          where, key.key, describeJson(own), describeJson(kind));
   if (Error error = checkKeys(object, where, {"name", "kind"}, {"memory_bytes", "threads"}))
     return error;
   const std::optional<StringRef> name = kind->getAsString();
@@ -149,14 +131,15 @@ static Error readFigures(const json::Object &object, StringRef where, const Devi
   for (const auto &known : kinds.named)
     names.push_back(known.first().str());
   llvm::sort(names);
-  return failure("{0}.kind: found {1}, expected one of \"kinds\"{2}", where, describeJson(kind),
-                 names.empty() ? ", of which there are none" : ": " + llvm::join(names, ", "));
+  return makeError("{0}.kind: found {1}, expected one of \"kinds\"{2}", where, describeJson(kind),
+                   names.empty() ? ", of which there are none" : ": " + llvm::join(names, ", "));
 }
 
 static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where, const DeviceKinds &kinds) {
   const json::Object *object = value.getAsObject();
   if (!object)
-    return failure("{0}: found {1}, expected an object with a device's figures", where, describeJson(&value));
+    return makeError("{0}: found {1}, expected an object with a device's figures", where,
+                     describeJson(&value));
   DeviceSpec device;
   if (Error error = readFigures(*object, where, kinds, device))
     return error;
@@ -165,7 +148,7 @@ static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where
   if (const json::Value *bytes = object->get("memory_bytes")) {
     device.memoryBytes = bytes->getAsInteger();
     if (!device.memoryBytes || *device.memoryBytes < 1)
-      return failure(
+      return makeError(
           "{0}.memory_bytes: found {1}, expected an integer from 1 to {2}; leave the key out where "
           "memory is not limited",
           where, describeJson(bytes), std::numeric_limits<int64_t>::max());
@@ -181,9 +164,9 @@ static Error readDevices(const json::Value &value, StringRef path, const DeviceK
   llvm::StringMap<size_t> places;
   const json::Array *array = value.getAsArray();
   if (!array || array->empty() || array->size() > kMaxDevices)
-    return failure("{0}: devices: found {1}, expected an array of 1 to {2} devices", path,
-                   array ? llvm::formatv("{0} devices", array->size()).str() : describeJson(&value),
-                   kMaxDevices);
+    return makeError("{0}: devices: found {1}, expected an array of 1 to {2} devices", path,
+                     array ? llvm::formatv("{0} devices", array->size()).str() : describeJson(&value),
+                     kMaxDevices);
   std::optional<size_t> withoutKind;
   for (size_t index = 0; index < array->size(); ++index) {
     const std::string where = llvm::formatv("{0}: devices[{1}]", path, index);
@@ -194,21 +177,22 @@ static Error readDevices(const json::Value &value, StringRef path, const DeviceK
       withoutKind = withoutKind.value_or(index);
     if (device->rates == kinds.rates && *withoutKind < index &&
         contradictTables(*device, devices[*withoutKind]))
-      return failure("{0}: its figures differ from those of devices[{1}], but the file's tables are those of "
-                     "both; give each a "
-                     "kind with tables of its own",
-                     where, *withoutKind);
+      return makeError(
+          "{0}: its figures differ from those of devices[{1}], but the file's tables are those of "
+          "both; give each a "
+          "kind with tables of its own",
+          where, *withoutKind);
     if (auto [first, isNew] = places.try_emplace(device->name, index); !isNew)
-      return failure("{0}.name: found \"{1}\", which is devices[{2}]'s; give each device a name of its own",
-                     where, device->name, first->second);
+      return makeError("{0}.name: found \"{1}\", which is devices[{2}]'s; give each device a name of its own",
+                       where, device->name, first->second);
     devices.push_back(std::move(*device));
   }
   for (const DeviceSpec &device : devices)
     if (withoutKind && device.rates != kinds.rates && contradictTables(device, devices[*withoutKind]))
-      return failure("{0}: devices[{1}]: its figures differ from those of devices[{2}], but the tables of "
-                     "its kind are the "
-                     "file's; give its kind tables of its own",
-                     path, &device - devices.data(), *withoutKind);
+      return makeError("{0}: devices[{1}]: its figures differ from those of devices[{2}], but the tables of "
+                       "its kind are the "
+                       "file's; give its kind tables of its own",
+                       path, &device - devices.data(), *withoutKind);
   return Error::success();
 }
 
@@ -234,7 +218,8 @@ static Error readCollectives(const json::Value &value, StringRef where, size_t d
                              CollectiveCosts &costs) {
   return readByName(value, where, "a table for each kind", kCollectiveKinds,
                     [&](size_t kind, const std::string &here, const json::Value &found) {
-                      return readCollective(found, here, devices, costs.of(CollectiveKind(kind)).emplace());
+                      return readCollective(found, here, devices,
+                                            costs.measurementOf(CollectiveKind(kind)).emplace());
                     });
 }
 
@@ -265,8 +250,8 @@ static Error readLink(const json::Value &value, StringRef path, Link &link) {
   const std::string where = llvm::formatv("{0}: link", path);
   const json::Object *object = value.getAsObject();
   if (!object)
-    return failure("{0}: found {1}, expected an object with latency_seconds and bytes_per_second", where,
-                   describeJson(&value));
+    return makeError("{0}: found {1}, expected an object with latency_seconds and bytes_per_second", where,
+                     describeJson(&value));
   if (Error error = checkKeys(*object, where, {"latency_seconds", "bytes_per_second"}))
     return error;
   return readNumbers(*object, where, kLinkNumbers, link);
@@ -285,7 +270,8 @@ static Expected<uint32_t> readEnd(const json::Value *value, const Twine &where,
   std::string meant = name ? didYouMean(*name, names) : "";
   if (meant.empty())
     meant = ", such as \"" + names.front() + "\"";
-  return failure("{0}: found {1}, expected the name of a device{2}", where.str(), describeJson(value), meant);
+  return makeError("{0}: found {1}, expected the name of a device{2}", where.str(), describeJson(value),
+                   meant);
 }
 
 static Error readLinkOverride(const json::Value &value, StringRef where, const Machine &machine,
@@ -300,16 +286,16 @@ static Error readLinkOverride(const json::Value &value, StringRef where, const M
   if (Error error = readEnd((*object)->get("to"), where + ".to", machine.devices).moveInto(ends.second))
     return error;
   if (ends.first == ends.second)
-    return failure("{0}: goes from {1} to itself; give two devices", where,
-                   describeJson((*object)->get("from")));
+    return makeError("{0}: goes from {1} to itself; give two devices", where,
+                     describeJson((*object)->get("from")));
   return readNumbers(**object, where, kLinkNumbers, link);
 }
 
 static Error readLinkOverrides(const json::Value &value, StringRef where, Machine &machine) {
   const json::Array *array = value.getAsArray();
   if (!array)
-    return failure("{0}: found {1}, expected an array of links between two devices", where,
-                   describeJson(&value));
+    return makeError("{0}: found {1}, expected an array of links between two devices", where,
+                     describeJson(&value));
   std::map<std::pair<uint32_t, uint32_t>, size_t> given;
   for (size_t index = 0; index < array->size(); ++index) {
     const std::string here = llvm::formatv("{0}[{1}]", where, index);
@@ -318,8 +304,9 @@ static Error readLinkOverrides(const json::Value &value, StringRef where, Machin
     if (Error error = readLinkOverride((*array)[index], here, machine, ends, link))
       return error;
     if (auto [first, isNew] = given.try_emplace(ends, index); !isNew)
-      return failure("{0}: goes from \"{1}\" to \"{2}\", as links[{3}] does; give each direction once", here,
-                     machine.devices[ends.first].name, machine.devices[ends.second].name, first->second);
+      return makeError("{0}: goes from \"{1}\" to \"{2}\", as links[{3}] does; give each direction once",
+                       here, machine.devices[ends.first].name, machine.devices[ends.second].name,
+                       first->second);
     machine.linkOverrides[ends] = link;
   }
   // The reverse direction is the same unless it is given.
@@ -353,7 +340,7 @@ static Error readBetweenDevices(const json::Object &object, StringRef path, Mach
 static Expected<Machine> machineOf(const json::Value &value, StringRef path) {
   const json::Object *object = value.getAsObject();
   if (!object)
-    return failure("{0}: found {1}, expected an object with devices and link", path, describeJson(&value));
+    return makeError("{0}: found {1}, expected an object with devices and link", path, describeJson(&value));
   if (Error error = checkKeys(*object, path, {"devices", "link"},
                               {"products", "operators", "memory", "collectives", "nodes", "kinds", "links"}))
     return error;
@@ -381,11 +368,11 @@ Expected<Machine> readMachineFile(StringRef path) {
   return machineOf(*value, path);
 }
 
-Expected<Machine> readMachineText(StringRef text, StringRef path) {
-  Expected<json::Value> value = readJsonText(text, path, kMachineFile);
+Expected<Machine> readMachineText(StringRef text, StringRef source) {
+  Expected<json::Value> value = readJsonText(text, source, kMachineFile);
   if (!value)
     return value.takeError();
-  return machineOf(*value, path);
+  return machineOf(*value, source);
 }
 
 //===- Writing ------------------------------------------------------------===//
@@ -460,7 +447,7 @@ static json::Array linkOverridesOf(const Machine &machine) {
 static void writeCollectives(json::Object &object, const CollectiveCosts &costs) {
   json::Object collectives;
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
-    if (auto &measured = costs.of(CollectiveKind(index))) {
+    if (auto &measured = costs.measurementOf(CollectiveKind(index))) {
       json::Object entry{{"latency_seconds", measured->latencySeconds}, {"ranks", measured->ranks}};
       writeTable(entry, measured->bytesPerSecond, kByBytes);
       collectives[kind] = std::move(entry);

@@ -48,21 +48,22 @@ inline constexpr uint32_t kMaxDevices = 1024, kMaxThreads = 1024;
 /// - `name`: of a device; all differ; 1 to 64 printable ASCII.
 /// - `flops_per_second`: dense fp32; a multiply-add counts as two; 1 to 1e21.
 /// - `memory_bytes_per_second`: of main memory; 1 to 1e21.
-/// - `operator_seconds`: spent on every operator besides its work; 0 to 1000.
+/// - `operator_seconds`: dispatch overhead: spent on every operator besides its work; 0 to 1000.
 /// - `memory_bytes`: that may be used; if absent, not limited; integer, 1 to 2⁶³ - 1.
 /// - `threads`: of a CPU, that share an operator; if absent, one; integer, 1 to 1024.
 /// - `kind`: replaces a device's figures, except for `memory_bytes` and `threads`; a key of `kinds`.
 /// - `kinds`: by name: figures, and `products`, `operators`, `memory` of these devices; the file's own
 ///   tables are for devices without a kind; an object.
 /// - `link`: between two devices of a node, in one direction; an object.
-/// - `links`: overrides of `link` and `nodes` for `from` one device `to` another, and back unless that
-///   direction is listed, too; an array.
+/// - `links`: overrides of `link` and `nodes` between the devices `from` and `to`, for both directions
+///   unless the other one is listed, too; an array.
 /// - `latency_seconds`: of one message; 0 to 1000.
 /// - `bytes_per_second`: of one message; 1 to 1e21.
-/// - `products`: by kind (`matrix`, `pointwise`, `convolution`, `strided`, `attention`) and dtype
-///   (`float32`, `bfloat16`, `float16`); a table by GemmShape.
+/// - `products`: rates of contractions (KernelRates::gemms), by kind (`matrix`, `pointwise`, `convolution`,
+///   `strided`, `attention`) and dtype (`float32`, `bfloat16`, `float16`); a table by GemmShape.
 /// - `operators`: by operator without overload; `memory` holds for others; a table by bytes.
-/// - `memory`: bytes read and written by operators that are no contractions; a table by bytes.
+/// - `memory`: rates of other operators (KernelRates::otherOperators): bytes read and written per second, no
+///   contractions; a table by bytes.
 /// - `collectives`: by `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`: a latency,
 ///   and the bytes that a rank sends per second; a table by the whole tensor's bytes.
 /// - `ranks`: number that `collectives` were measured with; if absent, all devices; integer, 2 to 1024.
@@ -76,8 +77,8 @@ inline constexpr uint32_t kMaxDevices = 1024, kMaxThreads = 1024;
 /// replaces. Unknown keys are errors. The file has at most 1 MiB.
 // clang-format on
 llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
-/// Reads a machine from text as if it were the file `path`.
-llvm::Expected<Machine> readMachineText(llvm::StringRef text, llvm::StringRef path);
+/// Reads a machine from text like a machine file's; `source` begins every message.
+llvm::Expected<Machine> readMachineText(llvm::StringRef text, llvm::StringRef source);
 
 /// The text of a machine file, as readMachineFile reads it. Kinds, if any are needed, are named by number.
 std::string machineFileText(const Machine &machine);

@@ -15,10 +15,28 @@ using llvm::Twine;
 
 namespace cleave {
 
+static constexpr size_t kLongestName = 64;
+
+Expected<std::string> readName(const json::Value *value, const Twine &where) {
+  const std::optional<StringRef> name = value->getAsString();
+  if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
+    return makeError("{0}: found {1}, expected 1 to {2} printable ASCII characters", where.str(),
+                     describeJson(value), kLongestName);
+  return name->str();
+}
+
+Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least, uint32_t most) {
+  const std::optional<int64_t> count = value.getAsInteger();
+  if (!count || *count < least || *count > most)
+    return makeError("{0}: found {1}, expected an integer from {2} to {3}", where.str(), describeJson(&value),
+                     least, most);
+  return *count;
+}
+
 Expected<const json::Object *> asObject(const json::Value &value, StringRef where, StringRef what) {
   if (const json::Object *object = value.getAsObject())
     return object;
-  return failure("{0}: found {1}, expected an object with {2}", where, describeJson(&value), what);
+  return makeError("{0}: found {1}, expected an object with {2}", where, describeJson(&value), what);
 }
 
 Error readByName(
@@ -36,14 +54,14 @@ Error readByName(
   return Error::success();
 }
 
-//===- Reading -----------------------------------------------------------===//
+//===- Reading ------------------------------------------------------------===//
 
-static const StringRef kProductAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
-static const TableKeys kByShape = {kProductAxes, "flops_per_second"};
+static const StringRef kGemmAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
+static const TableKeys kByShape = {kGemmAxes, "flops_per_second"};
 const TableKeys kByBytes = {kByteAxis, "bytes_per_second"};
 static const StringRef kRateKeyNames[] = {"products", "operators", "memory"};
 const llvm::ArrayRef<StringRef> kRateKeys = kRateKeyNames;
-static constexpr llvm::StringLiteral kProductDtypes[] = {"float32", "bfloat16", "float16"};
+static constexpr llvm::StringLiteral kGemmDtypes[] = {"float32", "bfloat16", "float16"};
 static constexpr double kMaxSize = 1e15;
 static constexpr size_t kMaxRates = 4096, kLongestOperator = 128;
 
@@ -52,15 +70,15 @@ static Expected<std::vector<double>> readArray(const json::Value *value, const T
                                                size_t count) {
   const json::Array *array = value->getAsArray();
   if (!array || array->empty() || array->size() > kMaxRates || (count && array->size() != count))
-    return failure("{0}: found {1}, expected an array of {2} numbers", where.str(),
-                   array ? llvm::formatv("{0} values", array->size()).str() : describeJson(value),
-                   count ? std::to_string(count) : "1 to " + std::to_string(kMaxRates));
+    return makeError("{0}: found {1}, expected an array of {2} numbers", where.str(),
+                     array ? llvm::formatv("{0} values", array->size()).str() : describeJson(value),
+                     count ? std::to_string(count) : "1 to " + std::to_string(kMaxRates));
   std::vector<double> numbers;
   for (const json::Value &item : *array) {
     const std::optional<double> number = item.getAsNumber();
     if (!number || !(*number >= 1 && *number <= most))
-      return failure("{0}[{1}]: found {2}, expected a number from 1 to {3}", where.str(), numbers.size(),
-                     describeJson(&item), plan::numberText(most));
+      return makeError("{0}[{1}]: found {2}, expected a number from 1 to {3}", where.str(), numbers.size(),
+                       describeJson(&item), plan::numberText(most));
     numbers.push_back(*number);
   }
   return numbers;
@@ -76,12 +94,12 @@ Expected<RateTable> readTable(const json::Object &object, StringRef where, const
       return sizes.takeError();
     for (size_t i = 1; i < sizes->size(); ++i)
       if (!((*sizes)[i - 1] < (*sizes)[i]))
-        return failure("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
-                       plan::numberText((*sizes)[i]), plan::numberText((*sizes)[i - 1]));
+        return makeError("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
+                         plan::numberText((*sizes)[i]), plan::numberText((*sizes)[i - 1]));
     points *= sizes->size();
     if (points > kMaxRates)
-      return failure("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,
-                     kMaxRates);
+      return makeError("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,
+                       kMaxRates);
     axes.push_back(std::move(*sizes));
   }
   auto rates = readArray(object.get(keys.rate), where + "." + keys.rate, kMaxRate, points);
@@ -105,11 +123,11 @@ static Expected<RateTable> readWholeTable(const json::Value &value, StringRef wh
   return readTable(**object, where, keys);
 }
 
-static Error readProducts(const json::Value &value, StringRef where, KernelRates &rates) {
+static Error readGemms(const json::Value &value, StringRef where, KernelRates &rates) {
   auto readKind = [&](size_t kind, const std::string &ofKind, const json::Value &tables) {
-    return readByName(tables, ofKind, "tables by dtype", kProductDtypes,
+    return readByName(tables, ofKind, "tables by dtype", kGemmDtypes,
                       [&](size_t dtype, const std::string &here, const json::Value &table) {
-                        RateTable &rate = rates.products[{GemmKind(kind), kProductDtypes[dtype].str()}];
+                        RateTable &rate = rates.gemms[{GemmKind(kind), kGemmDtypes[dtype].str()}];
                         return readWholeTable(table, here, kByShape).moveInto(rate);
                       });
   };
@@ -150,7 +168,7 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
   for (StringRef name : names) {
     const json::Value shown(name);
     if (const std::string obstacle = obstacleTo(name); !obstacle.empty())
-      return failure("{0}: found an operator {1}, {2}", where, describeJson(&shown), obstacle);
+      return makeError("{0}: found an operator {1}, {2}", where, describeJson(&shown), obstacle);
     auto table = readWholeTable(*(*object)->get(name), (where + "." + name).str(), kByBytes);
     if (!table)
       return table.takeError();
@@ -162,21 +180,21 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
 Expected<std::shared_ptr<const KernelRates>> readRates(const json::Object &object, StringRef where) {
   auto rates = std::make_shared<KernelRates>();
   auto at = [&](StringRef key) { return (where + key).str(); };
-  if (const json::Value *products = object.get("products"))
-    if (Error error = readProducts(*products, at("products"), *rates))
+  if (const json::Value *gemms = object.get("products"))
+    if (Error error = readGemms(*gemms, at("products"), *rates))
       return error;
   if (const json::Value *operators = object.get("operators"))
     if (Error error = readOperators(*operators, at("operators"), *rates))
       return error;
   if (const json::Value *memory = object.get("memory"))
-    if (Error error = readWholeTable(*memory, at("memory"), kByBytes).moveInto(rates->memory))
+    if (Error error = readWholeTable(*memory, at("memory"), kByBytes).moveInto(rates->otherOperators))
       return error;
   if (*rates == KernelRates())
     return nullptr;
   return rates;
 }
 
-//===- Writing -----------------------------------------------------------===//
+//===- Writing ------------------------------------------------------------===//
 
 void writeTable(json::Object &object, const RateTable &table, const TableKeys &keys) {
   for (auto [axis, sizes] : llvm::zip(keys.axes, table.axisSizes()))
@@ -191,19 +209,19 @@ static json::Object tableOf(const RateTable &table, const TableKeys &keys) {
 }
 
 void writeRates(json::Object &object, const KernelRates &rates) {
-  json::Object products, operators;
-  for (auto &[key, table] : rates.products) {
+  json::Object gemms, operators;
+  for (auto &[key, table] : rates.gemms) {
     StringRef kind = kGemmKinds[size_t(key.first)];
-    if (!products.get(kind))
-      products[kind] = json::Object();
-    (*products.getObject(kind))[key.second] = tableOf(table, kByShape);
+    if (!gemms.get(kind))
+      gemms[kind] = json::Object();
+    (*gemms.getObject(kind))[key.second] = tableOf(table, kByShape);
   }
   for (auto &[name, table] : rates.operators)
     operators[name] = tableOf(table, kByBytes);
-  object["products"] = std::move(products);
+  object["products"] = std::move(gemms);
   object["operators"] = std::move(operators);
-  if (!rates.memory.isEmpty())
-    object["memory"] = tableOf(rates.memory, kByBytes);
+  if (!rates.otherOperators.isEmpty())
+    object["memory"] = tableOf(rates.otherOperators, kByBytes);
 }
 
 } // namespace cleave

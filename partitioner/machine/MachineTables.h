@@ -7,9 +7,9 @@
 #define CLEAVE_PARTITIONER_MACHINE_MACHINETABLES_H
 
 #include "codegen/plan/text/JsonText.h"
-#include "partitioner/machine/Failure.h"
 #include "partitioner/machine/JsonFile.h"
 #include "partitioner/machine/Machine.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/ArrayRef.h"
 
 namespace cleave {
@@ -29,6 +29,12 @@ inline constexpr double kMaxSeconds = 1000;
 llvm::Expected<const llvm::json::Object *> asObject(const llvm::json::Value &value, llvm::StringRef where,
                                                     llvm::StringRef what);
 
+/// Reads a name that is fit for messages and files.
+llvm::Expected<std::string> readName(const llvm::json::Value *value, const llvm::Twine &where);
+/// Reads an integer from `least` to `most`.
+llvm::Expected<uint32_t> readCount(const llvm::json::Value &value, const llvm::Twine &where, uint32_t least,
+                                   uint32_t most);
+
 /// Calls `read` for each of `names` that is a key of `value`, in the order of `names`. Fails on other keys.
 /// \param what  for messages: what `value` should be an object with.
 /// \param read  gets the name's index, its path in messages, and its value.
@@ -46,8 +52,8 @@ llvm::Error readNumbers(const llvm::json::Object &object, llvm::StringRef where,
     const std::optional<double> number = value->getAsNumber();
     // Written so that NaN fails.
     if (!number || !(*number >= key.least && *number <= key.most))
-      return failure("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key,
-                     describeJson(value), plan::numberText(key.least), plan::numberText(key.most));
+      return makeError("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key,
+                       describeJson(value), plan::numberText(key.least), plan::numberText(key.most));
     result.*key.member = *number;
   }
   return llvm::Error::success();

@@ -2,7 +2,7 @@
 #include "partitioner/machine/Machine.h"
 #include "partitioner/machine/MachineFile.h"
 
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -31,8 +31,8 @@ Machine Machine::cpu(uint32_t count) {
   machine.link = kCpuLink;
   machine.collectives = kCpuLink;
   for (size_t kind = 0; kind < std::size(kCollectiveKinds); ++kind)
-    machine.collectives.of(CollectiveKind(kind)) = {kCpuLink.latencySeconds, /*ranks=*/0,
-                                                    RateTable(kCpuLink.bytesPerSecond)};
+    machine.collectives.measurementOf(CollectiveKind(kind)) = {kCpuLink.latencySeconds, /*ranks=*/0,
+                                                               RateTable(kCpuLink.bytesPerSecond)};
   for (uint32_t index = 0; index < count; ++index)
     machine.devices.push_back({llvm::formatv("cpu:{0}", index).str(), kCpuFlopsPerSecond,
                                kCpuMemoryBytesPerSecond, kCpuOperatorSeconds, std::nullopt});
@@ -82,9 +82,9 @@ static Machine machineOf(const GpuNode &node, uint32_t count) {
   auto rates = std::make_shared<KernelRates>();
   for (GemmKind kind : {GemmKind::Matrix, GemmKind::Pointwise, GemmKind::Convolution, GemmKind::Strided,
                         GemmKind::Attention}) {
-    rates->products[{kind, "float16"}] = RateTable(node.halfFlopsPerSecond);
+    rates->gemms[{kind, "float16"}] = RateTable(node.halfFlopsPerSecond);
     if (node.hasBfloat16)
-      rates->products[{kind, "bfloat16"}] = RateTable(node.halfFlopsPerSecond);
+      rates->gemms[{kind, "bfloat16"}] = RateTable(node.halfFlopsPerSecond);
   }
   Machine machine;
   for (uint32_t index = 0; index < count; ++index)
@@ -143,7 +143,7 @@ Expected<Machine> Machine::load(StringRef presetOrPath) {
     return *known;
   if (llvm::sys::fs::exists(presetOrPath))
     return readMachineFile(presetOrPath);
-  return failure(
+  return makeError(
       "machine '{0}': no such preset or file; presets are cpu:N, {1}, of which NAME:N are N devices, 1 "
       "to {2}; the nearest is {3}; give one of these, or a file as cleave profile writes it",
       presetOrPath, llvm::join(llvm::map_range(kGpuNodes, std::mem_fn(&GpuNode::name)), ", "), kMaxDevices,

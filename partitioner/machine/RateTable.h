@@ -9,9 +9,9 @@ namespace cleave {
 
 /// A rate as a function of one or more sizes, measured at the points of a grid and interpolated between them.
 ///
-/// Interpolation is multilinear in the logarithms of sizes and rate (Press et al., Numerical Recipes, 3.6). A
-/// rate that is a power of a size is therefore exact, and so is the time, since work is a product of sizes.
-/// Beyond the grid, the rate is that of the nearest edge.
+/// Interpolation is multilinear in the logarithms of sizes and rate (Press et al., Numerical Recipes, 3.6).
+/// It is therefore exact for a rate that is a power of a size, and also for the time work / rate, as work is
+/// a product of sizes. Beyond the grid, the rate is that of the nearest edge.
 class RateTable {
 public:
   /// An empty table.
@@ -23,8 +23,8 @@ public:
   RateTable(std::vector<std::vector<double>> axes, std::vector<double> rates);
 
   bool isEmpty() const { return rates.empty(); }
-  /// True if the table has more than one number.
-  bool isMeasured() const { return rates.size() > 1; }
+  /// True if the table has one number at most.
+  bool isConstant() const { return rates.size() <= 1; }
   /// True if no size is below the grid's smallest one. Beyond the largest size the rate hardly changes.
   bool covers(llvm::ArrayRef<double> sizes) const;
   /// \param sizes  one per axis; ignored for a constant rate.

@@ -54,7 +54,7 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
 static bool isOfNoSize(const OpSemantics &semantics, StringRef argument) {
   // Gathered pieces differ only on the first rank, if it alone gathers.
   return semantics.isElementwise || semantics.collective == CollectiveKind::AllGather ||
-         (!argument.empty() && (argument == semantics.rangeStart || argument == semantics.addedScale));
+         (!argument.empty() && (argument == semantics.rangeStart || argument == semantics.addendScale));
 }
 
 /// Appends the sizes of an argument; of ranges, only the lengths count.

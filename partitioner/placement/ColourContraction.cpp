@@ -20,7 +20,7 @@ public:
   void fuseCycles();
   /// Joins groups that take no time and have a single neighbour. \returns whether there were any.
   bool joinIdle();
-  GroupGraph build() const { return join(nodes, groupOf); }
+  GroupGraph build() const { return mergeGroups(nodes, groupOf); }
 
 private:
   /// Makes `groupOf[g]` the group of all nodes of g.
@@ -58,7 +58,7 @@ Contraction::Contraction(const PlacementProblem &problem) {
     if (!node.isBackward)
       hasForward[node.colour] = true;
   }
-  isRoomShort = total > problem.sizeLimit * kRounding;
+  isRoomShort = total > problem.sizeLimit * kRoundingFactor;
   for (const PlacementProblem::Edge &edge : problem.edges) {
     const auto &source = problem.nodes[edge.source], &target = problem.nodes[edge.target];
     nodes.nets[edge.source].groups.push_back(edge.target);

@@ -2,7 +2,7 @@
 #include "partitioner/placement/Placement.h"
 
 #include "partitioner/cutting/LinearPlacement.h"
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "partitioner/placement/ColourContraction.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -21,7 +21,7 @@ static constexpr size_t kMaxNamed = 4;
 
 /// Loads by their definition, from nodes and edges.
 static Placement describe(const PlacementProblem &problem, const GroupGraph &graph,
-                          const DevicesFound &found) {
+                          const DeviceAssignment &found) {
   std::vector<DeviceLoad> devices(found.isCpu.size());
   auto deviceOf = [&](uint32_t node) { return found.deviceOf[graph.groupOf[node]]; };
   std::vector<std::vector<uint32_t>> receivers(problem.nodes.size());
@@ -73,21 +73,22 @@ static Error nothingFits(const PlacementProblem &problem, const GroupGraph &grap
     if (problem.cpus > 0)
       continue;
     if (!own.isSupported)
-      return failure("{0}: not supported on accelerators, and there are no CPUs; set maxCPUs to 1 or more",
-                     name);
-    if (own.size > problem.sizeLimit * kRounding)
-      return failure(
+      return makeError("{0}: not supported on accelerators, and there are no CPUs; set maxCPUs to 1 or more",
+                       name);
+    if (own.size > problem.sizeLimit * kRoundingFactor)
+      return makeError(
           "{0}: found a size of {1}, an accelerator holds {2}; set maxSizePerFPGA to {1} or more, or "
           "maxCPUs to 1 or more",
           name, llvm::format("%.12g", own.size), llvm::format("%.12g", problem.sizeLimit));
   }
-  if (problem.cpus == 0 && total > problem.sizeLimit * kRounding * problem.accelerators)
-    return failure("{0} accelerators hold {1}, the nodes' sizes add up to {2}; use --devices {3} or more",
-                   problem.accelerators, llvm::format("%.12g", problem.sizeLimit * problem.accelerators),
-                   llvm::format("%.12g", total),
-                   static_cast<uint64_t>(std::ceil(std::min(total / (problem.sizeLimit * kRounding), 1e15))));
+  if (problem.cpus == 0 && total > problem.sizeLimit * kRoundingFactor * problem.accelerators)
+    return makeError(
+        "{0} accelerators hold {1}, the nodes' sizes add up to {2}; use --devices {3} or more",
+        problem.accelerators, llvm::format("%.12g", problem.sizeLimit * problem.accelerators),
+        llvm::format("%.12g", total),
+        static_cast<uint64_t>(std::ceil(std::min(total / (problem.sizeLimit * kRoundingFactor), 1e15))));
   if (end == SearchEnd::Interrupted)
-    return failure("interrupted before a placement was found; let it search longer");
+    return makeError("interrupted before a placement was found; let it search longer");
   llvm::StringRef tried = "no contiguous placement", why;
   if (end == SearchEnd::OutOfWork) {
     tried = "no placement that was tried";
@@ -96,7 +97,7 @@ static Error nothingFits(const PlacementProblem &problem, const GroupGraph &grap
     tried = "no linear order that was tried";
     why = ", and there are too many downsets to try all placements";
   }
-  return failure(
+  return makeError(
       "{0} keeps each of {1} accelerators within a size of {2}{3}; use --devices {4} or more, or a larger "
       "maxSizePerFPGA",
       tried, problem.accelerators, llvm::format("%.12g", problem.sizeLimit), why, problem.accelerators + 1);
@@ -104,11 +105,11 @@ static Error nothingFits(const PlacementProblem &problem, const GroupGraph &grap
 
 static Error check(const PlacementProblem &problem, const GroupGraph &graph, const DeviceRow &devices) {
   if (problem.nodes.empty() || problem.accelerators + uint64_t(problem.cpus) == 0)
-    return failure(
+    return makeError(
         "found {0} nodes, {1} accelerators and {2} CPUs, expected a node and a device at least; give some",
         problem.nodes.size(), problem.accelerators, problem.cpus);
   if (devices.statesOf(graph.groups.size() + 1) > kMaxSearchStates)
-    return failure(
+    return makeError(
         "found {0} groups of nodes for {1} accelerators and {2} CPUs, expected a product of at most {3}; "
         "use fewer devices",
         graph.groups.size(), devices.accelerators.size(), devices.cpus, kMaxSearchStates);
@@ -154,7 +155,7 @@ Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &l
   // With more devices than groups, some would stay empty.
   const uint32_t groups = graph.groups.size();
   const DeviceRow devices{std::vector<DeviceRow::Accelerator>(std::min(problem.accelerators, groups),
-                                                              {problem.sizeLimit * kRounding}),
+                                                              {problem.sizeLimit * kRoundingFactor}),
                           std::min(problem.cpus, groups)};
   if (Error error = check(problem, graph, devices))
     return error;
@@ -178,7 +179,7 @@ Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &l
   placement.end =
       best.end != SearchEnd::Complete && CancellationScope::isRequested() ? SearchEnd::Interrupted : best.end;
   placement.downsets = best.downsets;
-  placement.isExact = best.end == SearchEnd::Complete || placement.maxLoad <= lowerBound * kRounding;
+  placement.isExact = best.end == SearchEnd::Complete || placement.maxLoad <= lowerBound * kRoundingFactor;
   placement.lowerBound = placement.isExact ? placement.maxLoad : std::min(lowerBound, placement.maxLoad);
   return placement;
 }

@@ -2,8 +2,8 @@
 #include "partitioner/placement/PlacementFile.h"
 
 #include "codegen/plan/text/JsonText.h"
-#include "partitioner/machine/Failure.h"
 #include "partitioner/machine/JsonFile.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -61,15 +61,15 @@ public:
     const std::optional<double> number = value ? value->getAsNumber() : std::nullopt;
     // Written so that NaN fails.
     if (!number || !(*number >= 0 && *number <= most))
-      return failure("{0}: found {1}, expected a number from 0 to {2}", at(key), describeJson(value),
-                     llvm::format("%g", most));
+      return makeError("{0}: found {1}, expected a number from 0 to {2}", at(key), describeJson(value),
+                       llvm::format("%g", most));
     return *number;
   }
 
   Expected<uint32_t> count(StringRef key) const {
     Expected<double> read = number(key, kMaxOfAKind);
     if (read && *read != std::floor(*read))
-      return failure("{0}: found {1}, expected a whole number", at(key), plan::numberText(*read));
+      return makeError("{0}: found {1}, expected a whole number", at(key), plan::numberText(*read));
     if (!read)
       return read.takeError();
     return static_cast<uint32_t>(*read);
@@ -79,7 +79,7 @@ public:
     const json::Value *value = object.get(key);
     const std::optional<int64_t> integer = value ? value->getAsInteger() : std::nullopt;
     if (!integer)
-      return failure("{0}: found {1}, expected an integer of 64 bits", at(key), describeJson(value));
+      return makeError("{0}: found {1}, expected an integer of 64 bits", at(key), describeJson(value));
     return *integer;
   }
 
@@ -89,7 +89,7 @@ public:
       return *value->getAsBoolean();
     const std::optional<int64_t> integer = value ? value->getAsInteger() : std::nullopt;
     if (!integer || (*integer != 0 && *integer != 1))
-      return failure("{0}: found {1}, expected true or false, or 1 or 0", at(key), describeJson(value));
+      return makeError("{0}: found {1}, expected true or false, or 1 or 0", at(key), describeJson(value));
     return *integer == 1;
   }
 
@@ -148,8 +148,8 @@ Error Reader::readNode(const Entry &entry) {
     return error;
   const auto [found, isNew] = nodes.try_emplace(node.id, problem.nodes.size());
   if (!isNew)
-    return failure("{0}: found {1}, which nodes[{2}] has; give each node an id of its own", entry.at("id"),
-                   node.id, found->second);
+    return makeError("{0}: found {1}, which nodes[{2}] has; give each node an id of its own", entry.at("id"),
+                     node.id, found->second);
   if (Error error = take(entry.number("fpgaLatency", kMaxTime), node.acceleratorLatency))
     return error;
   if (Error error = take(entry.number("cpuLatency", kMaxTime), node.cpuLatency))
@@ -176,8 +176,8 @@ Expected<uint32_t> Reader::nodeOf(const Entry &entry, StringRef key) const {
     return id.takeError();
   const auto found = nodes.find(*id);
   if (found == nodes.end())
-    return failure("{0}: found {1}, expected the id of a node; add the node or drop the edge", entry.at(key),
-                   *id);
+    return makeError("{0}: found {1}, expected the id of a node; add the node or drop the edge",
+                     entry.at(key), *id);
   return found->second;
 }
 
@@ -194,13 +194,13 @@ Error Reader::readEdge(const Entry &entry) {
     return error;
   PlacementProblem::Node &source = problem.nodes[edge.source];
   if (source.isBackward && !problem.nodes[edge.target].isBackward)
-    return failure(
+    return makeError(
         "{0}: found an edge from the backward node {1} to the forward node {2}, expected none; turn it "
         "around, or correct isBackwardNode",
         entry.where, source.id, problem.nodes[edge.target].id);
   if (hasCost[edge.source] && std::abs(source.cost - cost) > kSameCost * std::max(source.cost, cost))
-    return failure("{0}: found {1}, an earlier edge of node {2} has {3}; give all edges of a node one cost",
-                   entry.at("cost"), plan::numberText(cost), source.id, plan::numberText(source.cost));
+    return makeError("{0}: found {1}, an earlier edge of node {2} has {3}; give all edges of a node one cost",
+                     entry.at("cost"), plan::numberText(cost), source.id, plan::numberText(source.cost));
   if (!hasCost[edge.source])
     source.cost = cost;
   hasCost[edge.source] = true;
@@ -213,13 +213,13 @@ Error Reader::readArray(const json::Object &object, StringRef key, size_t most,
   const json::Value *value = object.get(key);
   const json::Array *array = value ? value->getAsArray() : nullptr;
   if (!array || array->size() > most)
-    return failure("{0}: {1}: found {2}, expected an array of at most {3} entries", path, key,
-                   array ? llvm::formatv("{0} entries", array->size()).str() : describeJson(value), most);
+    return makeError("{0}: {1}: found {2}, expected an array of at most {3} entries", path, key,
+                     array ? llvm::formatv("{0} entries", array->size()).str() : describeJson(value), most);
   for (size_t index = 0; index < array->size(); ++index) {
     const json::Object *entry = (*array)[index].getAsObject();
     const std::string where = llvm::formatv("{0}: {1}[{2}]", path, key, index);
     if (!entry)
-      return failure("{0}: found {1}, expected an object", where, describeJson(&(*array)[index]));
+      return makeError("{0}: found {1}, expected an object", where, describeJson(&(*array)[index]));
     if (Error error = (this->*readEntry)(Entry(*entry, where)))
       return error;
   }
@@ -240,8 +240,8 @@ Error Reader::checkAcyclic() const {
     for (uint32_t node = 0; node < component.size() && ids.size() <= kMaxNamed; ++node)
       if (component[node] == component[source])
         ids.push_back(ids.size() == kMaxNamed ? "…" : std::to_string(problem.nodes[node].id));
-    return failure("{0}: edges: found a cycle through node{1} {2}, expected none; drop an edge of it", path,
-                   ids.size() == 1 ? "" : "s", llvm::join(ids, ", "));
+    return makeError("{0}: edges: found a cycle through node{1} {2}, expected none; drop an edge of it", path,
+                     ids.size() == 1 ? "" : "s", llvm::join(ids, ", "));
   }
   return Error::success();
 }
@@ -249,7 +249,7 @@ Error Reader::checkAcyclic() const {
 Error Reader::read(const json::Value &file) {
   const json::Object *object = file.getAsObject();
   if (!object)
-    return failure("{0}: found {1}, expected an object with nodes and edges", path, describeJson(&file));
+    return makeError("{0}: found {1}, expected an object with nodes and edges", path, describeJson(&file));
   const Entry entry(*object, path.str(), ": ");
   if (Error error = checkKeys(*object, path, {}, kGraphKeys))
     return error;

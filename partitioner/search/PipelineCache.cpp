@@ -1,7 +1,7 @@
 //===- PipelineCache.cpp - State of pipeline searches ---------------------===//
-#include "partitioner/search/PipelineCache.h"
 #include "mlir/IR/Diagnostics.h"
-#include "partitioner/memory/PlannedMemory.h"
+#include "partitioner/memory/CutMemoryPredictor.h"
+#include "partitioner/search/PipelineCacheContents.h"
 
 using namespace mlir;
 
@@ -15,25 +15,25 @@ double OperationPrices::secondsOf(Operation *op) {
 }
 
 ConfigurationKey keyOf(const Configuration &configuration) {
-  return {configuration.pipelineRanks,
-          configuration.dataRanks,
-          configuration.stagesOfRank,
+  return {configuration.pipelineParallelSize,
+          configuration.dataParallelSize,
+          configuration.stagesPerRank,
           configuration.microbatches,
-          configuration.zero,
-          configuration.kind ? int(*configuration.kind) : -1,
+          configuration.zeroStage,
+          configuration.schedule ? int(*configuration.schedule) : -1,
           int(configuration.training.recompute)};
 }
 
 PipelineCache::PipelineCache() = default;
 PipelineCache::~PipelineCache() = default;
 
-PipelineCache::Facts &PipelineCache::factsOf(func::FuncOp function) {
-  if (!facts)
-    facts = std::make_unique<Facts>(function);
-  return *facts;
+PipelineCache::Contents &PipelineCache::contentsOf(func::FuncOp function) {
+  if (!contents)
+    contents = std::make_unique<Contents>(function);
+  return *contents;
 }
 
-std::vector<const DeviceGroup *> PipelineCache::Facts::kindsOf(ArrayRef<DeviceGroup> groups) {
+std::vector<const DeviceGroup *> PipelineCache::Contents::kindsOf(ArrayRef<DeviceGroup> groups) {
   std::vector<const DeviceGroup *> own;
   for (const DeviceGroup &group : groups) {
     auto kind = llvm::find(kinds, group);
@@ -44,19 +44,19 @@ std::vector<const DeviceGroup *> PipelineCache::Facts::kindsOf(ArrayRef<DeviceGr
 
 PipelineCache::Graph PipelineCache::graphOf(func::FuncOp function, ArrayRef<DeviceGroup> kinds,
                                             uint32_t stages) {
-  Facts &known = factsOf(function);
+  Contents &known = contentsOf(function);
   ModelGraphs &graphs = known.graphs.try_emplace(known.kindsOf(kinds), function, kinds).first->second;
   const ModelGraph &model = graphs.of(stages);
   return {model, known.cuts[&model]};
 }
 
 const CutMemory *PipelineCache::memoryOf(func::FuncOp function, StringRef batch, uint32_t microbatches,
-                                         const Machine &machine, uint32_t dataRanks) {
-  auto [known, isNew] = factsOf(function).memories.try_emplace({microbatches, dataRanks});
+                                         const Machine &machine, uint32_t dataParallelSize) {
+  auto [known, isNew] = contentsOf(function).memories.try_emplace({microbatches, dataParallelSize});
   if (isNew) {
     // Errors for too few samples are reported by the passes.
     ScopedDiagnosticHandler ignored(function.getContext(), [](Diagnostic &) { return success(); });
-    known->second = PlannedMemory::make(function, batch, microbatches, machine, dataRanks);
+    known->second = CutMemoryPredictor::make(function, batch, microbatches, machine, dataParallelSize);
   }
   return known->second.get();
 }

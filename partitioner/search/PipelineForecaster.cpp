@@ -1,8 +1,8 @@
 //===- PipelineForecaster.cpp - Forecast of one pipeline ------------------===//
 #include "partitioner/search/PipelineForecaster.h"
-#include "partitioner/cutting/StageAmounts.h"
+#include "partitioner/cutting/CutStatistics.h"
 #include "partitioner/cutting/StageStarts.h"
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -10,8 +10,8 @@ using namespace mlir;
 namespace cleave {
 
 PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSearchRequest &request)
-    : function(function), request(request), pipelines(request.known ? *request.known : own),
-      facts(pipelines.factsOf(function)) {
+    : function(function), request(request), cache(request.cache ? *request.cache : ownCache),
+      contents(cache.contentsOf(function)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
@@ -19,74 +19,79 @@ PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSear
 
 /// Example shapes of a micro-batch.
 const ExampleShapes &PipelineForecaster::shapesOf(const Configuration &configuration) {
-  const uint32_t count = configuration.microbatches * configuration.dataRanks;
-  auto [known, isNew] = facts.parts.try_emplace(count, facts.whole);
+  const uint32_t count = configuration.microbatches * configuration.dataParallelSize;
+  auto [known, isNew] = contents.microbatchShapes.try_emplace(count, contents.wholeBatch);
   if (isNew && count > 1)
-    known->second = facts.whole.resized(request.batch,
-                                        llvm::divideCeil(facts.whole.sizes().lookup(request.batch), count));
+    known->second = contents.wholeBatch.resized(
+        request.batch, llvm::divideCeil(contents.wholeBatch.sizes().lookup(request.batch), count));
   return known->second;
 }
 
 /// Why the batch cannot be split so; success if it can.
-llvm::Error PipelineForecaster::refusal(const Configuration &configuration) const {
-  if (configuration.microbatches * uint64_t(configuration.dataRanks) == 1)
+llvm::Error PipelineForecaster::findObstacle(const Configuration &configuration) const {
+  if (configuration.microbatches * uint64_t(configuration.dataParallelSize) == 1)
     return llvm::Error::success();
-  const char *remedy = configuration.dataRanks == 1      ? "--microbatches 1"
-                       : configuration.microbatches == 1 ? "dp=1"
-                                                         : "--microbatches 1 and dp=1";
+  const char *remedy = configuration.dataParallelSize == 1 ? "--microbatches 1"
+                       : configuration.microbatches == 1   ? "dp=1"
+                                                           : "--microbatches 1 and dp=1";
   if (request.batch.empty())
-    return failure("no dimension of an input is named batch, so that there is nothing to split; use {0}",
-                   remedy);
+    return makeError("no dimension of an input is named batch, so that there is nothing to split; use {0}",
+                     remedy);
   if (obstacle)
-    return failure("{0}, so the batch is not split; use {1}", obstacle->describe(), remedy);
-  if (const int64_t samples = facts.whole.sizes().lookup(request.batch); samples < configuration.dataRanks)
-    return failure("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
+    return makeError("{0}, so the batch is not split; use {1}", obstacle->describe(), remedy);
+  if (const int64_t samples = contents.wholeBatch.sizes().lookup(request.batch);
+      samples < configuration.dataParallelSize)
+    return makeError("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
   return llvm::Error::success();
 }
 
 const PipelineDeviceGroups &PipelineForecaster::deviceGroupsOf(const Configuration &configuration) {
-  const uint32_t ranks = configuration.pipelineRanks,
-                 width = configuration.dataRanks * configuration.tensorRanks;
+  const uint32_t ranks = configuration.pipelineParallelSize,
+                 width = configuration.dataParallelSize * configuration.tensorParallelSize;
   auto known = groups.find({ranks, width});
   if (known != groups.end())
     return known->second.first;
-  PipelineDeviceGroups found(request.machine, ranks, width, configuration.tensorRanks);
-  std::vector<const DeviceGroup *> own = facts.kindsOf(found.kinds);
+  PipelineDeviceGroups found(request.machine, ranks, width, configuration.tensorParallelSize);
+  std::vector<const DeviceGroup *> own = contents.kindsOf(found.kinds);
   return groups.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
 }
 
 /// The kinds of the configuration's device groups, in their order there.
 const std::vector<const DeviceGroup *> &PipelineForecaster::kindsOf(const Configuration &configuration) {
   deviceGroupsOf(configuration);
-  return groups.at({configuration.pipelineRanks, configuration.dataRanks * configuration.tensorRanks}).second;
+  return groups
+      .at({configuration.pipelineParallelSize,
+           configuration.dataParallelSize * configuration.tensorParallelSize})
+      .second;
 }
 
 /// Prices on the device group of this number among the configuration's kinds.
 OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration, uint32_t kind) {
   const DeviceGroup *group = kindsOf(configuration)[kind];
   const ExampleShapes &shapes = shapesOf(configuration);
-  const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
-  auto [known, isNew] = facts.prices.try_emplace(
-      {configuration.microbatches * configuration.dataRanks, recompute, group}, shapes, *group);
-  if (isNew && configuration.kind)
+  const auto recompute =
+      configuration.schedule ? std::optional(configuration.training.recompute) : std::nullopt;
+  auto [known, isNew] = contents.prices.try_emplace(
+      {configuration.microbatches * configuration.dataParallelSize, recompute, group}, shapes, *group);
+  if (isNew && configuration.schedule)
     known->second.training.emplace(function, shapes, *group, configuration.training);
   return known->second;
 }
 
 const ModelGraph &PipelineForecaster::graphOf(const Configuration &configuration) {
-  return pipelines
+  return cache
       .graphOf(function, deviceGroupsOf(configuration).kinds,
-               configuration.pipelineRanks * configuration.stagesOfRank)
+               configuration.pipelineParallelSize * configuration.stagesPerRank)
       .model;
 }
 
 /// Null if only estimates exist: for training, and if no rank is limited.
 const CutMemory *PipelineForecaster::memoryOf(const Configuration &configuration) {
   const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
-  if (configuration.kind || llvm::none_of(budgets, [](const auto &room) { return room.has_value(); }))
+  if (configuration.schedule || llvm::none_of(budgets, [](const auto &room) { return room.has_value(); }))
     return nullptr;
-  return pipelines.memoryOf(function, request.batch, configuration.microbatches, request.machine,
-                            configuration.dataRanks);
+  return cache.memoryOf(function, request.batch, configuration.microbatches, request.machine,
+                        configuration.dataParallelSize);
 }
 
 StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuration &configuration) {
@@ -102,10 +107,11 @@ StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuratio
 
 std::vector<StageDevice> PipelineForecaster::stagesOf(const Configuration &configuration) {
   std::vector<StageDevice> stages =
-      deviceGroupsOf(configuration).stageDevices(configuration.pipelineRanks * configuration.stagesOfRank);
+      deviceGroupsOf(configuration)
+          .stageDevices(configuration.pipelineParallelSize * configuration.stagesPerRank);
   // Training holds more than weights; its memory is checked once it is known.
   for (StageDevice &stage : stages)
-    if (configuration.kind)
+    if (configuration.schedule)
       stage.weightLimit.reset();
   return stages;
 }
@@ -116,7 +122,7 @@ llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &mode
   CutRequest cutting;
   cutting.limits = limits;
   cutting.stages = stagesOf(configuration);
-  cutting.stagesOfRank = configuration.stagesOfRank;
+  cutting.stagesPerRank = configuration.stagesPerRank;
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
   return cutting;
@@ -125,13 +131,14 @@ llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &mode
 /// Lower bound of the seconds of all cuts. Some rank has at least its share of all work, with each operation
 /// on its fastest device, and a micro-batch takes at least the critical path. With one stage per rank and no
 /// backward pass, the other micro-batches follow at the pace of the rank with most of that path.
-double PipelineForecaster::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
+double PipelineForecaster::secondsLowerBound(const StageGraph &graph,
+                                             const Configuration &configuration) const {
   double once = 0;
   for (const StageGraph::Node &node : graph.nodes)
-    once += node.leastSeconds();
-  const double ranks = configuration.pipelineRanks, microbatches = configuration.microbatches;
-  const double chain = longestChain(graph);
-  const bool isPipeline = configuration.stagesOfRank == 1 && !configuration.kind;
+    once += node.minSeconds();
+  const double ranks = configuration.pipelineParallelSize, microbatches = configuration.microbatches;
+  const double chain = criticalPathSeconds(graph);
+  const bool isPipeline = configuration.stagesPerRank == 1 && !configuration.schedule;
   return std::max(microbatches * once / ranks,
                   isPipeline ? chain + (microbatches - 1) * chain / ranks : chain);
 }
@@ -146,39 +153,39 @@ static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCo
     for (size_t stage = rank; stage < result.training.size(); stage += own.size())
       again = std::max(again, result.training[stage].recomputedBytes + result.training[stage].bufferBytes);
     result.stateBytes[rank] = own[rank].stateBytes;
-    result.peakBytes[rank] = own[rank].stateBytes + again + result.forecast.ranks[rank].peakBytes;
-    result.seconds =
-        std::max(result.seconds, groups[rank].whenSummed(result.forecast.ranks[rank], result.training));
-    slowest = std::max(slowest, own[rank].update + groups[rank].gatherSeconds(own[rank].weightBytes));
+    result.peakBytes[rank] = own[rank].stateBytes + again + result.simulation.ranks[rank].peakBytes;
+    result.seconds = std::max(
+        result.seconds, groups[rank].gradientsReducedAt(result.simulation.ranks[rank], result.training));
+    slowest = std::max(slowest, own[rank].update + groups[rank].allGatherSeconds(own[rank].weightBytes));
   }
   result.seconds += slowest;
 }
 
 /// By rank: its data-parallel group. Empty for inference.
 std::vector<DataParallelGroup> PipelineForecaster::groupsOf(const Configuration &configuration) const {
-  const uint32_t width = configuration.dataRanks * configuration.tensorRanks;
+  const uint32_t width = configuration.dataParallelSize * configuration.tensorParallelSize;
   std::vector<DataParallelGroup> groups;
-  for (uint32_t rank = 0; rank < configuration.pipelineRanks && configuration.kind; ++rank)
+  for (uint32_t rank = 0; rank < configuration.pipelineParallelSize && configuration.schedule; ++rank)
     groups.push_back(
-        {configuration.dataRanks, configuration.zero,
-         dataParallelCollectivesOf(request.machine, rank * width, width, configuration.tensorRanks)});
+        {configuration.dataParallelSize, configuration.zeroStage,
+         dataParallelCollectivesOf(request.machine, rank * width, width, configuration.tensorParallelSize)});
   return groups;
 }
 
 /// Shared by schedules and ZeRO stages.
-const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const ModelGraph &model,
-                                                                        llvm::ArrayRef<uint32_t> stageOf,
-                                                                        const Configuration &configuration) {
-  auto [known, isNew] = ofCut.try_emplace(
-      {configuration.microbatches * configuration.dataRanks, configuration.training.recompute});
+const PipelineForecaster::CutTrainingCosts &
+PipelineForecaster::trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
+                               const Configuration &configuration) {
+  auto [known, isNew] = trainingCosts.try_emplace(
+      {configuration.microbatches * configuration.dataParallelSize, configuration.training.recompute});
   if (!isNew)
     return known->second;
-  const uint32_t ranks = configuration.pipelineRanks;
+  const uint32_t ranks = configuration.pipelineParallelSize;
   auto costOf = [&](uint32_t stage, ArrayRef<Operation *> ops) {
     return pricesOf(configuration, deviceGroupsOf(configuration).ranks[stage % ranks].kind)
         .training->stage(ops);
   };
-  std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesOfRank), opsOfRank(ranks);
+  std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesPerRank), opsOfRank(ranks);
   for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
     opsOf[stage].append(ops.begin(), ops.end());
     opsOfRank[stage % ranks].append(ops.begin(), ops.end());
@@ -186,16 +193,17 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
   for (auto [stage, ops] : llvm::enumerate(opsOf))
     known->second.stages.push_back(costOf(stage, ops));
   for (auto [rank, ops] : llvm::enumerate(opsOfRank))
-    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? costOf(rank, ops)
-                                                                 : known->second.stages[rank]);
+    known->second.pipelineRanks.push_back(configuration.stagesPerRank > 1 ? costOf(rank, ops)
+                                                                          : known->second.stages[rank]);
   return known->second;
 }
 
-llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &model, const StageGraph &graph,
-                                                            llvm::ArrayRef<uint32_t> stageOf,
-                                                            const Configuration &configuration) {
+llvm::Expected<PipelineForecast> PipelineForecaster::simulateCut(const ModelGraph &model,
+                                                                 const StageGraph &graph,
+                                                                 llvm::ArrayRef<uint32_t> stageOf,
+                                                                 const Configuration &configuration) {
   const PipelineDeviceGroups &deviceGroups = deviceGroupsOf(configuration);
-  const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
+  const uint32_t ranks = configuration.pipelineParallelSize, stages = ranks * configuration.stagesPerRank;
   PipelineForecast result;
   PipelineCosts &costs = result.costs;
   costs.link = deviceGroups.link;
@@ -204,18 +212,19 @@ llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &mo
   costs.stages.resize(stages);
   std::vector<TrainingStageCost> own;
   const std::vector<DataParallelGroup> groups = groupsOf(configuration);
-  if (configuration.kind) {
-    const TrainingOfCut &whole = trainingOf(model, stageOf, configuration);
-    for (auto [group, rank] : llvm::zip(groups, whole.ranks))
-      own.push_back(group.partOf(rank));
-    for (auto [index, ofStage] : llvm::enumerate(whole.stages)) {
-      const TrainingStageCost &stage = result.training.emplace_back(groups[index % ranks].partOf(ofStage));
+  if (configuration.schedule) {
+    const CutTrainingCosts &costsOfCut = trainingOf(model, stageOf, configuration);
+    for (auto [group, rank] : llvm::zip(groups, costsOfCut.pipelineRanks))
+      own.push_back(group.shardedCost(rank));
+    for (auto [index, ofStage] : llvm::enumerate(costsOfCut.stages)) {
+      const TrainingStageCost &stage =
+          result.training.emplace_back(groups[index % ranks].shardedCost(ofStage));
       costs.stages[index] = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
     }
     // As training frameworks do, on separate streams.
     costs.overlapsTransfers = true;
   } else {
-    for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
+    for (auto [stage, bytes] : llvm::enumerate(peakLiveBytes(graph, stageOf, stages)))
       costs.stages[stage].activationBytes = bytes;
     for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
       costs.stages[stage].forward += node.secondsOn(deviceGroups.ranks[stage % ranks].kind);
@@ -223,38 +232,38 @@ llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &mo
   Pipeline pipeline{0, stages, ranks, configuration.microbatches};
   for (const TransferSize &transfer : costs.transfers)
     pipeline.transfers.push_back({transfer.from, transfer.to, {}, {}});
-  if (!configuration.kind)
+  if (!configuration.schedule)
     result.schedule = gpipe(pipeline);
-  else if (auto error = trainingSchedule(*configuration.kind, pipeline).moveInto(result.schedule))
+  else if (auto error = makeTrainingSchedule(*configuration.schedule, pipeline).moveInto(result.schedule))
     return error;
-  if (auto error = simulate(result.schedule, costs).moveInto(result.forecast))
+  if (auto error = simulate(result.schedule, costs).moveInto(result.simulation))
     return error;
-  result.seconds = result.forecast.seconds;
+  result.seconds = result.simulation.seconds;
   result.stateBytes = weightsOf(graph, stageOf, ranks);
   for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
-    result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
-  if (configuration.kind)
+    result.peakBytes.push_back(weights + result.simulation.ranks[rank].peakBytes);
+  if (configuration.schedule)
     addTraining(result, own, groups);
   return result;
 }
 
 llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &estimate) {
   const Configuration &configuration = estimate.configuration;
-  if (auto error = refusal(configuration))
+  if (auto error = findObstacle(configuration))
     return error;
   const ModelGraph &model = graphOf(configuration);
   const StageGraph graph = price(model, configuration);
   auto cutting = requestFor(model, configuration, CutRequest().limits);
   if (!cutting)
     return cutting.takeError();
-  auto found = facts.pricedCuts[keyOf(configuration)].cut(graph, *cutting);
+  auto found = contents.pricedCuts[keyOf(configuration)].cut(graph, *cutting);
   if (!found)
     return found.takeError();
-  auto exact = follow(model, graph, (*found)->stageOf, configuration);
+  auto exact = simulateCut(model, graph, (*found)->stageOf, configuration);
   if (!exact || !estimate.cut)
     return exact;
-  ofCut.clear();
-  auto estimated = follow(model, graph, estimate.cut->stageOf, configuration);
+  trainingCosts.clear();
+  auto estimated = simulateCut(model, graph, estimate.cut->stageOf, configuration);
   if (!estimated)
     return estimated;
   // The slowest stage alone does not decide the time of a step.

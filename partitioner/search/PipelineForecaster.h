@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINEFORECASTER_H
 #define CLEAVE_PARTITIONER_SEARCH_PIPELINEFORECASTER_H
 
-#include "partitioner/search/PipelineCache.h"
+#include "partitioner/search/PipelineCacheContents.h"
 #include "partitioner/sharding/BatchAnalysis.h"
 
 namespace cleave {
@@ -15,7 +15,7 @@ public:
   llvm::Expected<PipelineForecast> forecast(const Estimate &estimate);
 
 protected:
-  llvm::Error refusal(const Configuration &configuration) const;
+  llvm::Error findObstacle(const Configuration &configuration) const;
   const PipelineDeviceGroups &deviceGroupsOf(const Configuration &configuration);
   const ModelGraph &graphOf(const Configuration &configuration);
   const CutMemory *memoryOf(const Configuration &configuration);
@@ -23,34 +23,36 @@ protected:
   std::vector<StageDevice> stagesOf(const Configuration &configuration);
   llvm::Expected<CutRequest> requestFor(const ModelGraph &model, const Configuration &configuration,
                                         const SearchLimits &limits);
-  double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
-  /// By stage and by rank, on one pipeline.
-  struct TrainingOfCut {
-    std::vector<TrainingStageCost> stages, ranks;
+  double secondsLowerBound(const StageGraph &graph, const Configuration &configuration) const;
+  /// Costs before data-parallel ranks shard them. `stages`: of each stage. `pipelineRanks`: of all operations
+  /// of a pipeline rank, as if its stages were one.
+  struct CutTrainingCosts {
+    std::vector<TrainingStageCost> stages, pipelineRanks;
   };
-  llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const StageGraph &graph,
-                                          llvm::ArrayRef<uint32_t> stageOf,
-                                          const Configuration &configuration);
+  llvm::Expected<PipelineForecast> simulateCut(const ModelGraph &model, const StageGraph &graph,
+                                               llvm::ArrayRef<uint32_t> stageOf,
+                                               const Configuration &configuration);
 
   mlir::func::FuncOp function;
   const PipelineSearchRequest &request;
-  PipelineCache own;
-  PipelineCache &pipelines;
-  PipelineCache::Facts &facts;
+  PipelineCache ownCache;
+  PipelineCache &cache;
+  PipelineCache::Contents &contents;
   std::optional<BatchObstacle> obstacle;
-  /// Costs of the present cut, by the number of micro-batches of all data-parallel ranks and by
-  /// recomputation.
-  std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
+  /// Cache for trainingOf, by the number of micro-batches of all data-parallel ranks and by recomputation. It
+  /// holds for one cut and is cleared before another one.
+  std::map<std::pair<uint32_t, Recompute>, CutTrainingCosts> trainingCosts;
 
 private:
   const ExampleShapes &shapesOf(const Configuration &configuration);
   const std::vector<const DeviceGroup *> &kindsOf(const Configuration &configuration);
   OperationPrices &pricesOf(const Configuration &configuration, uint32_t kind);
-  const TrainingOfCut &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
-                                  const Configuration &configuration);
+  const CutTrainingCosts &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
+                                     const Configuration &configuration);
   std::vector<DataParallelGroup> groupsOf(const Configuration &configuration) const;
 
-  /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of `facts`.
+  /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of
+  /// `contents`.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>>
       groups;
 };

@@ -1,6 +1,6 @@
 //===- PipelineSearch.cpp - Search for the best pipeline ------------------===//
 #include "partitioner/search/PipelineSearch.h"
-#include "partitioner/machine/Failure.h"
+#include "partitioner/machine/MakeError.h"
 #include "partitioner/search/PipelineForecaster.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/Support/MathExtras.h"
@@ -20,7 +20,7 @@ public:
   std::vector<Estimate> run();
 
 private:
-  std::vector<uint32_t> microbatchCounts(uint32_t dataRanks) const;
+  std::vector<uint32_t> microbatchCounts(uint32_t dataParallelSize) const;
   std::vector<Configuration> variantsOf(const Configuration &configuration) const;
   std::vector<Configuration> pipelines() const;
   void tryStages(const Configuration &configuration);
@@ -58,9 +58,9 @@ private:
 } // namespace
 
 /// Numbers of micro-batches of each pipeline, at most its samples.
-std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const {
-  const int64_t all = facts.whole.sizes().lookup(request.batch),
-                samples = std::max<int64_t>(all / dataRanks, 1);
+std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataParallelSize) const {
+  const int64_t all = contents.wholeBatch.sizes().lookup(request.batch),
+                samples = std::max<int64_t>(all / dataParallelSize, 1);
   if (request.microbatches)
     return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
   std::vector<uint32_t> counts{1};
@@ -74,22 +74,22 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const
 /// All schedules, recomputations and numbers of micro-batches.
 std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &configuration) const {
   std::vector<Configuration> variants;
-  for (uint32_t count : microbatchCounts(configuration.dataRanks)) {
+  for (uint32_t count : microbatchCounts(configuration.dataParallelSize)) {
     Configuration variant = configuration;
     variant.microbatches = count;
-    if (request.kinds.empty())
+    if (request.schedules.empty())
       variants.push_back(variant);
-    for (TrainingKind kind : request.kinds)
+    for (TrainingSchedule schedule : request.schedules)
       for (const TrainingOptions &training : request.training)
         // On one rank, all schedules of one stage are the same.
-        if ((kind == TrainingKind::Interleaved) == (configuration.stagesOfRank > 1) &&
-            (configuration.pipelineRanks > 1 || kind == request.kinds.front()))
-          for (uint32_t zero : request.zero)
+        if ((schedule == TrainingSchedule::Interleaved) == (configuration.stagesPerRank > 1) &&
+            (configuration.pipelineParallelSize > 1 || schedule == request.schedules.front()))
+          for (uint32_t zero : request.zeroStages)
             // ZeRO stages are the same for one pipeline.
-            if (configuration.dataRanks > 1 || zero == request.zero.front()) {
-              variant.kind = kind;
+            if (configuration.dataParallelSize > 1 || zero == request.zeroStages.front()) {
+              variant.schedule = schedule;
               variant.training = training;
-              variant.zero = zero;
+              variant.zeroStage = zero;
               variants.push_back(variant);
             }
   }
@@ -106,13 +106,13 @@ llvm::Expected<const StageCut *> PipelineSearch::programOrderCut(const ModelGrap
   auto cutting = requestFor(model, configuration, kProgramOrder);
   if (!cutting)
     return cutting.takeError();
-  return configuration.kind ? facts.pricedCuts[keyOf(configuration)].cut(graph, *cutting)
-                            : facts.cuts[&model].cut(model.graph, *cutting);
+  return configuration.schedule ? contents.pricedCuts[keyOf(configuration)].cut(graph, *cutting)
+                                : contents.cuts[&model].cut(model.graph, *cutting);
 }
 
 const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
                                             const Configuration &configuration) {
-  auto [known, isNew] = facts.outcomes.try_emplace({keyOf(configuration), &cut});
+  auto [known, isNew] = contents.outcomes.try_emplace({keyOf(configuration), &cut});
   if (isNew)
     known->second = outcomeOf(model, graph(), cut.stageOf, configuration);
   return known->second;
@@ -121,21 +121,21 @@ const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGrap
 CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &graph,
                                      llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration) {
   CutOutcome result;
-  auto forecast = follow(model, graph, stageOf, configuration);
-  if (!forecast) {
-    result.failure = toString(forecast.takeError());
+  auto simulated = simulateCut(model, graph, stageOf, configuration);
+  if (!simulated) {
+    result.failure = toString(simulated.takeError());
     return result;
   }
-  result.seconds = forecast->seconds;
-  result.peakBytes = forecast->peakBytes;
+  result.seconds = simulated->seconds;
+  result.peakBytes = simulated->peakBytes;
   // With one stage per rank, its output is sent before it computes again.
-  const uint32_t ranks = configuration.pipelineRanks;
+  const uint32_t ranks = configuration.pipelineParallelSize;
   result.waitingBytes.resize(ranks);
-  for (uint32_t rank = 0; rank < ranks && configuration.stagesOfRank > 1; ++rank) {
+  for (uint32_t rank = 0; rank < ranks && configuration.stagesPerRank > 1; ++rank) {
     int64_t alive = 0;
-    for (size_t stage = rank; stage < forecast->costs.stages.size(); stage += ranks)
-      alive = std::max(alive, forecast->costs.stages[stage].activationBytes);
-    result.waitingBytes[rank] = std::max<int64_t>(forecast->forecast.ranks[rank].peakBytes - alive, 0);
+    for (size_t stage = rank; stage < simulated->costs.stages.size(); stage += ranks)
+      alive = std::max(alive, simulated->costs.stages[stage].activationBytes);
+    result.waitingBytes[rank] = std::max<int64_t>(simulated->simulation.ranks[rank].peakBytes - alive, 0);
   }
   return result;
 }
@@ -178,30 +178,30 @@ bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
   }
   for (StageDevice &stage : cutting->stages)
     stage.weightLimit.reset();
-  auto cut = facts.cuts[&model].cut(model.graph, *cutting);
+  auto cut = contents.cuts[&model].cut(model.graph, *cutting);
   none.isForMemory = bool(cut);
   consumeError(cut.takeError());
   return *none.isForMemory;
 }
 
-/// Refuses an estimate for lack of memory, unless a slower cut fits and replaces it. With `mayTake`, it is
-/// not proven that no cut fits.
+/// Refuses an estimate for lack of memory, unless a slower cut fits and replaces it. With `refitLowerBound`,
+/// it is not proven that no cut fits.
 void PipelineSearch::refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph) {
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
-  auto requestBudgets = [&] {
-    return largestBudgets(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
-                          configuration.dataRanks);
+  auto upperBudgets = [&] {
+    return largestBudgets(*memory, request.machine, configuration.pipelineParallelSize,
+                          configuration.tensorParallelSize, configuration.dataParallelSize);
   };
-  if (memory && mayFit(*memory, model, requestBudgets())) {
-    estimate.mayTake = least;
+  if (memory && mayFit(*memory, model, upperBudgets())) {
+    estimate.refitLowerBound = least;
     const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
     const MemoryConstrainedCutter fitting(
         model, llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"), budgets,
-        *memory, facts.cuts[&model]);
+        *memory, contents.cuts[&model]);
     if (const MemoryConstrainedCutter::Fitted fitted = fitting.fit(); fitted.cut) {
       const CutOutcome &outcome = outcomeOf(*fitted.cut, model, graph, configuration);
-      estimate.mayTake = std::nullopt;
+      estimate.refitLowerBound = std::nullopt;
       const std::vector<int64_t> bytes = outcome.failure.empty()
                                              ? plannedBytes(*memory, model, *fitted.cut, outcome)
                                              : std::vector<int64_t>();
@@ -218,18 +218,18 @@ void PipelineSearch::refuseForMemory(Estimate estimate, double least, const Mode
 
 void PipelineSearch::tryVariant(const Configuration &configuration, const ModelGraph &model,
                                 std::optional<FoundCut> &found) {
-  if (auto error = refusal(configuration))
+  if (auto error = findObstacle(configuration))
     return refuse(configuration, std::move(error));
   std::optional<StageGraph> priced;
   auto graph = [&]() -> const StageGraph & {
     return priced ? *priced : priced.emplace(price(model, configuration));
   };
-  auto [least, isNew] = facts.leastSeconds.try_emplace(keyOf(configuration));
+  auto [least, isNew] = contents.secondsLowerBound.try_emplace(keyOf(configuration));
   if (isNew)
-    least->second = leastSeconds(graph(), configuration);
+    least->second = secondsLowerBound(graph(), configuration);
   Estimate result{configuration, least->second};
-  result.isBound = request.best && result.seconds >= *request.best;
-  if (result.isBound) {
+  result.isLowerBound = request.best && result.seconds >= *request.best;
+  if (result.isLowerBound) {
     estimates.push_back(std::move(result));
     return;
   }
@@ -243,10 +243,10 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
     result.lacksMemory = isForMemory(*found, model, configuration);
     return refuseForMemory(std::move(result), least->second, model, graph);
   }
-  result.cut = request.known ? found->cut : nullptr;
+  result.cut = request.cache ? found->cut : nullptr;
   const CutOutcome &outcome = outcomeOf(*found->cut, model, graph, configuration);
   if (!outcome.failure.empty())
-    return refuse(configuration, failure("{0}", outcome.failure));
+    return refuse(configuration, makeError("{0}", outcome.failure));
   result.seconds = outcome.seconds;
   result.peakBytes = *llvm::max_element(outcome.peakBytes);
   result.shortage = findShortage(configuration, model, *found->cut, outcome);
@@ -273,21 +273,21 @@ bool PipelineSearch::holdsWeights(const ModelGraph &model, const Configuration &
 
 /// Tries all variants, until the search is cancelled.
 void PipelineSearch::tryStages(const Configuration &configuration) {
-  ofCut.clear();
+  trainingCosts.clear();
   const ModelGraph &model = graphOf(configuration);
   // One cut for all variants, made once one of them may be the best.
   std::optional<FoundCut> found;
   for (const Configuration &variant : variantsOf(configuration)) {
     if (!goesOn) {
-      refuse(variant, failure("{0}", kNotWeighed));
+      refuse(variant, makeError("{0}", kNotEvaluated));
       continue;
     }
     tryVariant(variant, model, found);
-    if (request.goesOn)
-      goesOn = request.goesOn(estimates.back(), double(estimates.size()) / all);
+    if (request.onEstimate)
+      goesOn = request.onEstimate(estimates.back(), double(estimates.size()) / all);
     // If no cut fits, other numbers of micro-batches, which change only activations, are not tried either.
     const Estimate &last = estimates.back();
-    if (found && !found->cut && !last.mayTake && !request.listsAll &&
+    if (found && !found->cut && !last.refitLowerBound && !request.triesAllMicrobatches &&
         !(last.lacksMemory && holdsWeights(model, configuration)))
       return;
   }
@@ -297,13 +297,13 @@ std::vector<Configuration> PipelineSearch::pipelines() const {
   std::vector<Configuration> result;
   // Many ranks are mostly fastest, which leaves fewer cuts to make.
   for (auto [ranks, pipelines] : llvm::reverse(request.pipelines))
-    for (uint32_t stagesOfRank : request.stagesOfRank) {
+    for (uint32_t stagesPerRank : request.stagesPerRank) {
       // A single rank has no bubbles to shorten.
-      if (ranks == 1 && stagesOfRank > 1 && request.stagesOfRank.size() > 1)
+      if (ranks == 1 && stagesPerRank > 1 && request.stagesPerRank.size() > 1)
         continue;
-      Configuration configuration{ranks, tensorRanksOf(function)};
-      configuration.dataRanks = pipelines;
-      configuration.stagesOfRank = stagesOfRank;
+      Configuration configuration{ranks, tensorParallelSizeOf(function)};
+      configuration.dataParallelSize = pipelines;
+      configuration.stagesPerRank = stagesPerRank;
       result.push_back(configuration);
     }
   return result;

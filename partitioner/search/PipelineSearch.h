@@ -19,18 +19,18 @@ namespace cleave {
 
 /// A parallel configuration: pipeline, tensor and data parallelism, schedule and recomputation.
 struct Configuration {
-  uint32_t pipelineRanks = 1, tensorRanks = 1;
+  uint32_t pipelineParallelSize = 1, tensorParallelSize = 1;
   /// Number of pipeline replicas, each of which takes a part of the batch.
-  uint32_t dataRanks = 1;
-  uint32_t devices() const { return pipelineRanks * dataRanks * tensorRanks; }
+  uint32_t dataParallelSize = 1;
+  uint32_t devices() const { return pipelineParallelSize * dataParallelSize * tensorParallelSize; }
   /// Virtual stages per pipeline rank; interleaved if there are several.
-  uint32_t stagesOfRank = 1;
+  uint32_t stagesPerRank = 1;
   uint32_t microbatches = 1;
   /// For training: the schedule, recomputation and sequence parallelism.
-  std::optional<TrainingKind> kind = std::nullopt;
+  std::optional<TrainingSchedule> schedule = std::nullopt;
   TrainingOptions training = {};
   /// ZeRO stage: what data-parallel ranks shard (DataParallelGroup).
-  uint32_t zero = 0;
+  uint32_t zeroStage = 0;
   bool operator==(const Configuration &) const = default;
 };
 
@@ -38,7 +38,7 @@ struct Configuration {
 struct PipelineForecast {
   plan::Schedule schedule;
   PipelineCosts costs;
-  Forecast forecast;
+  SimulationResult simulation;
   /// By stage; empty for inference.
   std::vector<TrainingStageCost> training;
   /// By pipeline rank: bytes of weights, for training with gradients and optimizer state; and peak bytes in
@@ -59,24 +59,25 @@ struct Estimate {
   /// Why the configuration cannot be used; empty if it can.
   std::string obstacle = {};
   /// True if `seconds` is only a lower bound: no cut was made since another configuration is faster.
-  bool isBound = false;
+  bool isLowerBound = false;
   /// The shortage that `obstacle` reports, if it is about memory.
   std::optional<MemoryShortage> shortage = std::nullopt;
   /// True if the fastest cut exceeds memory. Then `obstacle` says so, or the estimate is that of a slower
   /// cut.
   bool lacksMemory = false;
-  /// With an obstacle: lower bound of the seconds of another cut that may fit; nothing if none can.
-  std::optional<double> mayTake = std::nullopt;
-  /// The cut along program order that was estimated; owned by the request's `known`, null without it.
+  /// If memory is the obstacle and a cut that was not found may still fit: lower bound of its seconds.
+  /// Nothing if no cut can fit.
+  std::optional<double> refitLowerBound = std::nullopt;
+  /// The cut along program order that was estimated; owned by the request's `cache`; null without one.
   const StageCut *cut = nullptr;
   /// The function that was estimated, sharded for this configuration.
   mlir::func::FuncOp function = nullptr;
 
-  bool isUsable() const { return obstacle.empty() && !isBound; }
+  bool isUsable() const { return obstacle.empty() && !isLowerBound; }
 };
 
 /// Obstacle of configurations that were left when the search was cancelled.
-inline constexpr char kNotWeighed[] = "not weighed: interrupted";
+inline constexpr char kNotEvaluated[] = "not evaluated: interrupted";
 
 /// Results of searches of one function, for other searches of it that differ only in memory limits and
 /// `best`.
@@ -84,37 +85,37 @@ class PipelineCache {
 public:
   PipelineCache();
   ~PipelineCache();
-  /// The function as a graph for so many stages on device groups of these kinds (buildModelGraph), and its
-  /// cuts; both live as long as the cache.
+  /// The function as a graph for this number of stages on device groups of these kinds (buildModelGraph), and
+  /// its cuts; both live as long as the cache.
   struct Graph {
     const ModelGraph &model;
     CutCache &cuts;
   };
   Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds, uint32_t stages);
-  /// Memory of ranks under the function's cuts (PlannedMemory::make). Null if the function does not run on so
-  /// few samples. Lives as long as the cache.
+  /// Memory of pipeline ranks under the function's cuts (CutMemoryPredictor::make). Null if the function does
+  /// not run on so few samples. Lives as long as the cache.
   const CutMemory *memoryOf(mlir::func::FuncOp function, llvm::StringRef batch, uint32_t microbatches,
-                            const Machine &machine, uint32_t dataRanks);
-  struct Facts;
-  Facts &factsOf(mlir::func::FuncOp function);
+                            const Machine &machine, uint32_t dataParallelSize);
+  struct Contents;
+  Contents &contentsOf(mlir::func::FuncOp function);
 
 private:
-  std::unique_ptr<Facts> facts;
+  std::unique_ptr<Contents> contents;
 };
 
 struct PipelineSearchRequest {
   Machine machine;
   /// Pairs: pipeline ranks, and pipeline replicas.
   std::vector<std::pair<uint32_t, uint32_t>> pipelines;
-  std::vector<uint32_t> stagesOfRank;
+  std::vector<uint32_t> stagesPerRank;
   /// Micro-batches per pipeline; 0 to try each divisor of its samples.
   uint32_t microbatches = 0;
   /// Training schedules and options; all pairs are tried, interleaving if a rank has several stages. Empty
   /// for inference.
-  std::vector<TrainingKind> kinds;
+  std::vector<TrainingSchedule> schedules;
   std::vector<TrainingOptions> training;
   /// ZeRO stages to try with several replicas, ascending.
-  std::vector<uint32_t> zero = {0};
+  std::vector<uint32_t> zeroStages = {0};
   /// The dimension that micro-batches split; empty if there is none.
   std::string batch;
   /// Paths of modules that must begin a stage.
@@ -124,11 +125,12 @@ struct PipelineSearchRequest {
   double *best = nullptr;
   /// Called with each estimate and the share of the search that is done; false cancels the search. May be
   /// empty.
-  std::function<bool(const Estimate &estimate, double share)> goesOn;
-  /// List all numbers of micro-batches, even if no cut is possible.
-  bool listsAll = false;
+  std::function<bool(const Estimate &estimate, double share)> onEstimate;
+  /// Estimate every number of micro-batches. If false, a pipeline's further numbers may be left out once no
+  /// cut was found that fits.
+  bool triesAllMicrobatches = false;
   /// Cache of the function's results, to share them with other searches; may be null.
-  PipelineCache *known = nullptr;
+  PipelineCache *cache = nullptr;
 };
 
 /// Estimates all pipelines of the request for `function`, a program of all its tensor-parallel ranks. Cuts

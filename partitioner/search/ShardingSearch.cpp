@@ -16,17 +16,17 @@ namespace {
 class Search {
 public:
   Search(func::FuncOp function, const ShardingRequest &request)
-      : function(function), propagation(function), shapes(function), request(request), ranks(request.ranks),
-        shardings(propagation, ranks), communication(propagation, ranks, request.group.collectives),
-        bound(propagation, communication) {
+      : function(function), analyzed(function), shapes(function), request(request), ranks(request.ranks),
+        shardings(analyzed, ranks), communication(analyzed, ranks, request.group.collectives),
+        bound(analyzed, communication) {
     findWeights();
-    applyRules();
+    applyConstraints();
     findClasses();
     undecided = decision;
   }
   /// \param dearest  limit of the price of sharding a byte: seconds of communication minus seconds saved.
   ShardingDecision run(double dearest);
-  double leastSeconds(const ShardingDecision &decision) const;
+  double secondsLowerBound(const ShardingDecision &decision) const;
 
 private:
   struct Candidate {
@@ -35,13 +35,13 @@ private:
     double seconds;
   };
   struct Use {
-    const SplittableCall *call;
+    const AnalyzedCall *call;
     unsigned operand;
   };
 
   void findWeights();
   void collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen);
-  void applyRules();
+  void applyConstraints();
   void findClasses();
   void takeClasses();
   void takeRest();
@@ -63,12 +63,12 @@ private:
   std::optional<size_t> openWeight(TensorRef tensor) const;
 
   func::FuncOp function;
-  ShardingPropagation propagation;
+  AnalyzedFunction analyzed;
   ExampleShapes shapes;
   const ShardingRequest &request;
   const unsigned ranks;
   Shardings shardings;
-  Communication communication;
+  CommunicationCosts communication;
   CommunicationBound bound;
   /// All sharding groups, before any is taken.
   std::vector<Candidate> classes;
@@ -77,14 +77,14 @@ private:
   llvm::DenseMap<std::pair<Value, unsigned>, std::shared_ptr<const Candidate>> left;
   /// The last candidate of each seed, null if not allowed, with the answers that it depends on.
   struct Found {
-    Shardings::Answers asked;
+    Shardings::Dependencies dependencies;
     std::shared_ptr<const Candidate> candidate;
   };
   llvm::DenseMap<std::pair<Value, unsigned>, Found> lastFound;
   /// Labels that `lastFound` may still hold, since groups of long dimensions have many.
   size_t labelsLeft = size_t(1) << 25;
-  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool ends = false) {
-    return {weight, 2 * dim + ends};
+  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool weightOnly = false) {
+    return {weight, 2 * dim + weightOnly};
   }
   double dearest = 0;
   /// The decision before each run.
@@ -99,17 +99,17 @@ private:
 } // namespace
 
 /// True if the operator contracts, or looks up, rows of a weight.
-static bool usesWeights(const SplittableCall &call) {
+static bool usesWeights(const AnalyzedCall &call) {
   const OpSemantics &semantics = semanticsOf(OperatorOp(call.op).getName());
-  return semantics.isLookup || (semantics.sumsParts && llvm::count_if(call.operands, [](TensorRef tensor) {
-                                                         return bool(tensor.value);
-                                                       }) > 1);
+  return semantics.isLookup ||
+         (semantics.isSumOverReduceFactors &&
+          llvm::count_if(call.operands, [](TensorRef tensor) { return bool(tensor.value); }) > 1);
 }
 
 /// Records the use at each weight that `value` is made of.
 void Search::collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
-  if (!propagation.isMadeOfWeights(value) || !seen.insert(op).second)
+  if (!analyzed.isMadeOfWeights(value) || !seen.insert(op).second)
     return;
   if (isa<ParamOp>(op))
     usesOf[op].push_back(use);
@@ -118,7 +118,7 @@ void Search::collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operatio
 }
 
 void Search::findWeights() {
-  for (const SplittableCall &call : propagation.getCalls())
+  for (const AnalyzedCall &call : analyzed.getCalls())
     if (usesWeights(call))
       for (auto [index, operand] : llvm::enumerate(call.operands))
         if (llvm::SmallPtrSet<Operation *, 8> seen; operand.value)
@@ -143,9 +143,9 @@ std::optional<size_t> Search::openWeight(TensorRef tensor) const {
 
 int64_t Search::gainOf(const ShardingGroup &found) const {
   int64_t bytes = 0;
-  for (auto &[tensor, assignment] : found.tensors)
+  for (auto &[tensor, labelled] : found.tensors)
     if (openWeight(tensor))
-      bytes += propagation.bytesOf(tensor);
+      bytes += analyzed.bytesOf(tensor);
   return bytes;
 }
 
@@ -156,12 +156,12 @@ double Search::priceOf(const Candidate &candidate) const {
 
 /// True if the group shards no weight in another way than the user asked for.
 bool Search::isAllowed(const ShardingGroup &found) const {
-  for (auto &[tensor, assignment] : found.tensors)
+  for (auto &[tensor, labelled] : found.tensors)
     if (auto said = fixed.find(tensor); said != fixed.end())
       if (said->second == ShardingStyle::Replicate ||
           styleOf(tensor.value.getDefiningOp<ParamOp>(), found) != said->second)
         return false;
-  for (TensorRef tensor : found.whole)
+  for (TensorRef tensor : found.replicated)
     if (auto said = fixed.find(tensor); said != fixed.end() && said->second != ShardingStyle::Replicate)
       return false;
   return found.count >= int32_t(ranks);
@@ -169,22 +169,22 @@ bool Search::isAllowed(const ShardingGroup &found) const {
 
 static size_t countLabels(const ShardingGroup &found) {
   size_t count = 0;
-  for (auto &[tensor, assignment] : found.tensors)
-    count += assignment.labels.size();
+  for (auto &[tensor, labelled] : found.tensors)
+    count += labelled.labels.size();
   return count;
 }
 
 /// Cached results mostly stay valid when other groups are taken, and in other runs.
 std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
-  const auto key = keyOf(seed.weight, seed.dim, seed.ends);
+  const auto key = keyOf(seed.weight, seed.dim, seed.weightOnly);
   if (auto last = lastFound.find(key); last != lastFound.end()) {
-    if (shardings.answerAlike(last->second.asked))
+    if (shardings.isUnchanged(last->second.dependencies))
       return last->second.candidate;
     labelsLeft += last->second.candidate ? countLabels(last->second.candidate->found) : 0;
     lastFound.erase(last);
   }
   Found next;
-  ShardingGroup found = shardings.shardingGroupOf(seed, &next.asked);
+  ShardingGroup found = shardings.shardingGroupOf(seed, &next.dependencies);
   const bool isUsable = isAllowed(found);
   const size_t labels = isUsable ? countLabels(found) : 0;
   if (isUsable) {
@@ -201,17 +201,17 @@ std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
 
 /// The candidate of tensors not yet sharded; null if it is not allowed.
 const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
-  auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.ends));
+  auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.weightOnly));
   if (!isNew)
     return known->second.get();
   auto candidate = find(seed);
   if (!candidate)
     return nullptr;
-  left[keyOf(seed.weight, seed.dim, seed.ends)] = candidate;
-  if (!seed.ends)
-    for (auto &[tensor, assignment] : candidate->found.tensors)
+  left[keyOf(seed.weight, seed.dim, seed.weightOnly)] = candidate;
+  if (!seed.weightOnly)
+    for (auto &[tensor, labelled] : candidate->found.tensors)
       if (weights.contains(tensor))
-        left.try_emplace(keyOf(tensor.value, assignment.dim), candidate);
+        left.try_emplace(keyOf(tensor.value, labelled.dim), candidate);
   return candidate.get();
 }
 
@@ -219,7 +219,7 @@ const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
 ShardingStyle Search::styleOf(ParamOp weight, const ShardingGroup &found) const {
   ShardingStyle style = ShardingStyle::Colwise;
   for (auto [call, operand] : usesOf.lookup(weight)) {
-    bool isSum = llvm::is_contained(found.sums, call->op->getResult(0));
+    bool isSum = llvm::is_contained(found.partialSums, call->op->getResult(0));
     if (!isSum || !found.tensors.contains(call->operands[operand]) ||
         llvm::is_contained(found.gathers, call->uses[operand]))
       continue;
@@ -230,44 +230,44 @@ ShardingStyle Search::styleOf(ParamOp weight, const ShardingGroup &found) const 
   return style;
 }
 
-static SplitDimension describe(const ShardingGroup &found) {
-  SplitDimension dimension;
-  dimension.parts = found.count;
-  dimension.sums = found.sums.size();
-  dimension.gathers = found.gathers.size() + found.reshards.size() + found.outputs.size();
-  for (auto &[tensor, assignment] : found.tensors)
+static ShardingGroupSummary describe(const ShardingGroup &found) {
+  ShardingGroupSummary group;
+  group.parts = found.count;
+  group.sums = found.partialSums.size();
+  group.gathers = found.gathers.size() + found.reshards.size() + found.outputs.size();
+  for (auto &[tensor, labelled] : found.tensors)
     if (auto param = tensor.value.getDefiningOp<ParamOp>()) {
-      StringRef name = param.getName(), path = dimension.path;
-      if (dimension.weights.empty())
+      StringRef name = param.getName(), path = group.path;
+      if (group.weights.empty())
         path = name.rsplit('.').first;
       while (!path.empty() && !(name.starts_with(path) && name.drop_front(path.size()).starts_with(".")))
         path = path.contains('.') ? path.rsplit('.').first : StringRef();
-      dimension.path = path.str();
-      dimension.weights.push_back(name.str());
+      group.path = path.str();
+      group.weights.push_back(name.str());
     }
-  return dimension;
+  return group;
 }
 
 void Search::take(const Candidate &candidate) {
   const int64_t gain = gainOf(candidate.found);
-  SplitDimension dimension = describe(candidate.found);
+  ShardingGroupSummary group = describe(candidate.found);
   if (request.memoryLimit)
-    dimension.price = costOf(candidate) / std::max<int64_t>(gain, 1);
-  decision.splitBytes += gain;
+    group.price = costOf(candidate) / std::max<int64_t>(gain, 1);
+  decision.shardedBytes += gain;
   decision.seconds += candidate.seconds;
   shardings.add(candidate.found);
-  for (auto &[tensor, assignment] : candidate.found.tensors)
+  for (auto &[tensor, labelled] : candidate.found.tensors)
     if (auto index = openWeight(tensor)) {
       WeightDecision &weight = decision.weights[*index];
       weight.seed = decision.seeds.size();
       if (shardings.lookup(tensor))
         weight.style = styleOf(weight.weight, candidate.found);
     }
-  for (TensorRef tensor : candidate.found.whole)
+  for (TensorRef tensor : candidate.found.replicated)
     if (auto index = openWeight(tensor))
       decision.weights[*index].seed = decision.seeds.size();
   decision.seeds.push_back(candidate.seed);
-  decision.dimensions.push_back(std::move(dimension));
+  decision.groups.push_back(std::move(group));
   // Candidates may change after one was taken.
   left.clear();
 }
@@ -282,21 +282,21 @@ static bool matches(const llvm::GlobPattern &pattern, ParamOp weight) {
   return weight.getAliases() && llvm::any_of(weight.getAliases()->getAsValueRange<StringAttr>(), matchesPath);
 }
 
-void Search::applyRules() {
-  for (const ShardingRule &rule : request.rules) {
-    auto pattern = llvm::GlobPattern::create(rule.pattern);
+void Search::applyConstraints() {
+  for (const ShardingConstraint &constraint : request.constraints) {
+    auto pattern = llvm::GlobPattern::create(constraint.pattern);
     bool isMatched = false;
     if (!pattern)
       llvm::consumeError(pattern.takeError());
     else
       for (auto &[tensor, index] : weights)
         if (matches(*pattern, decision.weights[index].weight)) {
-          fixed[tensor] = rule.style;
-          decision.weights[index].asked = rule.style;
+          fixed[tensor] = constraint.style;
+          decision.weights[index].asked = constraint.style;
           isMatched = true;
         }
     if (!isMatched)
-      decision.unmatched.push_back(rule.pattern);
+      decision.unmatchedPatterns.push_back(constraint.pattern);
   }
 }
 
@@ -304,14 +304,14 @@ void Search::applyRules() {
 void Search::findClasses() {
   llvm::DenseSet<std::pair<Value, unsigned>> known;
   for (auto &[tensor, index] : weights)
-    for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim) {
-      if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
+    for (unsigned dim = 0; dim < analyzed.typeOf(tensor).getRank(); ++dim) {
+      if (known.contains({tensor.value, dim}) || analyzed.sizeOf(tensor, dim) < ranks)
         continue;
       ShardingSeed seed{decision.weights[index].weight, dim};
       ShardingGroup found = shardings.shardingGroupOf(seed);
       SmallVector<TensorRef> split;
-      for (auto &[tensor, assignment] : found.tensors) {
-        known.insert({tensor.value, assignment.dim});
+      for (auto &[tensor, labelled] : found.tensors) {
+        known.insert({tensor.value, labelled.dim});
         if (weights.contains(tensor))
           split.push_back(tensor);
       }
@@ -350,7 +350,7 @@ bool Search::isWorthIt(const Candidate &candidate) const {
   constexpr double kNextToNothing = 0.005;
   int64_t all = 0;
   for (auto &[tensor, index] : weights)
-    all += propagation.bytesOf(tensor);
+    all += analyzed.bytesOf(tensor);
   const int64_t gain = gainOf(candidate.found);
   const double rate = request.group.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
   return gain >= kNextToNothing * all || gain >= candidate.seconds * rate || isAskedFor(candidate.found);
@@ -363,13 +363,13 @@ bool Search::isAskedFor(const ShardingGroup &found) const {
 double Search::costOf(const Candidate &candidate) const {
   llvm::DenseSet<OpOperand *> gathers(candidate.found.gathers.begin(), candidate.found.gathers.end());
   llvm::SetVector<Operation *> calls;
-  for (auto &[tensor, assignment] : candidate.found.tensors)
-    for (const SplittableCall *call : propagation.callsTaking(tensor))
+  for (auto &[tensor, labelled] : candidate.found.tensors)
+    for (const AnalyzedCall *call : analyzed.callsTaking(tensor))
       if (llvm::none_of(call->uses, [&](OpOperand *use) { return gathers.contains(use); }))
         calls.insert(call->op);
   double saved = 0;
   for (Operation *call : calls)
-    saved += std::max(operationSeconds(call, shapes, request.group) - request.group.operatorSeconds(), 0.);
+    saved += std::max(operationSeconds(call, shapes, request.group) - request.group.dispatchSeconds(), 0.);
   return candidate.seconds - saved * (ranks - 1) / ranks;
 }
 
@@ -377,7 +377,7 @@ bool Search::isTooDear(const Candidate &candidate) {
   if (std::isinf(dearest) || isAskedFor(candidate.found) ||
       costOf(candidate) / std::max<int64_t>(gainOf(candidate.found), 1) <= dearest)
     return false;
-  for (auto &[tensor, assignment] : candidate.found.tensors)
+  for (auto &[tensor, labelled] : candidate.found.tensors)
     if (auto index = openWeight(tensor))
       decision.weights[*index].isNotWorthSharding = true;
   return true;
@@ -410,10 +410,10 @@ int64_t Search::rankBytes() const {
   for (auto param : func::FuncOp(function).getOps<ParamOp>()) {
     TensorRef tensor{param};
     ShardingAttr sharding = shardings.lookup(tensor);
-    const int64_t size = sharding ? propagation.sizeOf(tensor, sharding.getDim()) : 1;
+    const int64_t size = sharding ? analyzed.sizeOf(tensor, sharding.getDim()) : 1;
     SmallVector<int64_t> extents = sharding ? sharding.getExtents() : SmallVector<int64_t>(ranks, 1);
     for (auto [rank, extent] : llvm::enumerate(extents))
-      held[rank] += propagation.bytesOf(tensor) / size * extent;
+      held[rank] += analyzed.bytesOf(tensor) / size * extent;
   }
   return *llvm::max_element(held);
 }
@@ -424,10 +424,10 @@ void Search::takeRest() {
     if (!openWeight(tensor) || shardings.lookup(tensor))
       continue;
     const Candidate *best = nullptr;
-    for (bool ends : {false, true})
-      for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim)
-        if (propagation.sizeOf(tensor, dim) >= ranks)
-          if (const Candidate *candidate = candidateOf({decision.weights[index].weight, dim, ends}))
+    for (bool weightOnly : {false, true})
+      for (unsigned dim = 0; dim < analyzed.typeOf(tensor).getRank(); ++dim)
+        if (analyzed.sizeOf(tensor, dim) >= ranks)
+          if (const Candidate *candidate = candidateOf({decision.weights[index].weight, dim, weightOnly}))
             if (!best || priceOf(*candidate) < priceOf(*best))
               best = candidate;
     if (best && isWorthIt(*best) && !isTooDear(*best))
@@ -446,12 +446,12 @@ ShardingDecision Search::run(double price) {
   return std::move(decision);
 }
 
-double Search::leastSeconds(const ShardingDecision &decision) const {
+double Search::secondsLowerBound(const ShardingDecision &decision) const {
   SmallVector<TensorRef> split;
   for (const WeightDecision &weight : decision.weights)
     if (weight.style != ShardingStyle::Replicate)
       split.push_back({ParamOp(weight.weight)});
-  return bound.leastSeconds(split);
+  return bound.secondsLowerBound(split);
 }
 
 /// The cheapest decision that fits, by bisection of the price between sharding only what saves time and
@@ -460,8 +460,8 @@ double Search::leastSeconds(const ShardingDecision &decision) const {
 static ShardingDecision decideWithin(int64_t limit, int64_t values, Search &search, ShardingDecision all) {
   LimitRange limits;
   std::vector<double> prices{0};
-  for (const SplitDimension &dimension : all.dimensions)
-    prices.push_back(std::max(dimension.price, 0.));
+  for (const ShardingGroupSummary &group : all.groups)
+    prices.push_back(std::max(group.price, 0.));
   llvm::sort(prices);
   prices.erase(llvm::unique(prices), prices.end());
   for (ArrayRef<double> open = prices; !open.empty();) {
@@ -474,7 +474,7 @@ static ShardingDecision decideWithin(int64_t limit, int64_t values, Search &sear
       all = std::move(found);
   }
   all.rankBytes += values;
-  all.memoryLimits = limits;
+  all.memoryLimitRange = limits;
   return all;
 }
 
@@ -485,7 +485,7 @@ ShardingDecision decideSharding(func::FuncOp function, const ShardingRequest &re
     const int64_t values = mostLiveBytes(function, ExampleShapes(function));
     decision = decideWithin(*request.memoryLimit, values, search, std::move(decision));
   }
-  decision.leastSeconds = search.leastSeconds(decision);
+  decision.secondsLowerBound = search.secondsLowerBound(decision);
   return decision;
 }
 

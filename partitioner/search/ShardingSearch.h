@@ -16,7 +16,7 @@ struct ShardingSeed {
   unsigned dim;
   /// If true, the sharding group ends at once: only the weight is sharded, and its contractions take and give
   /// whole tensors.
-  bool ends = false;
+  bool weightOnly = false;
 };
 
 /// The sharded tensors of all seeds. The sharding group of a seed ends before tensors that earlier seeds have
@@ -24,24 +24,25 @@ struct ShardingSeed {
 class Shardings {
 public:
   /// \param function  must outlive the object.
-  Shardings(const ShardingPropagation &function, unsigned ranks) : function(function), ranks(ranks) {}
+  Shardings(const AnalyzedFunction &function, unsigned ranks) : function(function), ranks(ranks) {}
 
-  /// By tensor: whether it was decided already.
-  using Answers = llvm::DenseMap<TensorRef, bool>;
+  /// By tensor that the propagation met: whether an earlier seed had sharded it or left it replicated.
+  using Dependencies = llvm::DenseMap<TensorRef, bool>;
 
   /// The sharding group that the seed would add.
-  /// \param asked  collects all answers that the result depends on; may be null.
-  ShardingGroup shardingGroupOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
-  /// True if the answers would be the same now; a result that depends on them alone is then still valid.
-  bool answerAlike(const Answers &before) const;
+  /// \param dependencies  collects what the result depends on; may be null.
+  ShardingGroup shardingGroupOf(const ShardingSeed &seed, Dependencies *dependencies = nullptr) const;
+  /// True if a result that depends on these alone is still valid.
+  bool isUnchanged(const Dependencies &dependencies) const;
   void add(const ShardingGroup &found);
   void clear() { tensors.clear(); }
-  /// Null for a whole tensor, also for one that all ranks share.
+  /// Null for a tensor that is not sharded: undecided, or decided to stay replicated
+  /// (ShardingGroup::replicated).
   ShardingAttr lookup(TensorRef tensor) const { return tensors.lookup(tensor); }
   const llvm::MapVector<TensorRef, ShardingAttr> &all() const { return tensors; }
 
 private:
-  const ShardingPropagation &function;
+  const AnalyzedFunction &function;
   unsigned ranks;
   llvm::MapVector<TensorRef, ShardingAttr> tensors;
 };
@@ -54,13 +55,13 @@ llvm::StringRef wordOf(ShardingStyle style);
 llvm::Expected<ShardingStyle> parseShardingStyle(llvm::StringRef word);
 
 /// A user's style for the weights that a pattern matches; the last match wins.
-struct ShardingRule {
+struct ShardingConstraint {
   /// Glob over paths of modules or weights.
   std::string pattern;
   ShardingStyle style;
 };
 
-/// A weight that contractions, convolutions or lookups use, with its decision.
+/// A weight that contractions (also convolutions) or lookups use, with its decision.
 struct WeightDecision {
   ParamOp weight;
   ShardingStyle style = ShardingStyle::Replicate;
@@ -73,10 +74,10 @@ struct WeightDecision {
 };
 
 /// Summary of one seed's sharding group.
-struct SplitDimension {
+struct ShardingGroupSummary {
   /// The innermost module that contains all its weights; empty for the model.
   std::string path;
-  /// Number of labels, such as heads or rows of a width.
+  /// Number of labels: attention heads, for instance, or indices of a hidden dimension.
   int32_t parts = 0;
   std::vector<std::string> weights;
   /// Numbers of all-reduces, and of all-gathers and reshards, before they are merged.
@@ -89,40 +90,41 @@ struct ShardingDecision {
   /// In the order in which they were applied.
   std::vector<ShardingSeed> seeds;
   /// By seed.
-  std::vector<SplitDimension> dimensions;
+  std::vector<ShardingGroupSummary> groups;
   std::vector<WeightDecision> weights;
-  /// Patterns of rules that matched no weight.
-  std::vector<std::string> unmatched;
+  /// Patterns of constraints that matched no weight.
+  std::vector<std::string> unmatchedPatterns;
   /// Bytes of those weights that are sharded.
-  int64_t splitBytes = 0;
+  int64_t shardedBytes = 0;
   /// Bytes of all weights on the rank that holds most. With a memory limit, also the activations alive at
   /// once, counted as if they were whole, without workspace of operators.
   int64_t rankBytes = 0;
   /// Memory limits that lead to the same decision; all limits if the request has none.
-  LimitRange memoryLimits;
+  LimitRange memoryLimitRange;
   /// Seconds of the collectives of all sharding groups, before all-reduces are merged.
   double seconds = 0;
-  /// Lower bound of `seconds` over all plans that shard these weights. It assumes that groups which end early
-  /// take heads and widths apart as whole groups do.
-  double leastSeconds = 0;
+  /// Lower bound of `seconds` over all plans that shard these weights. It assumes that where a view splits a
+  /// dimension into several factors (heads, head size), a group that ends early is sharded along the same
+  /// factor as the group that does not end early.
+  double secondsLowerBound = 0;
 };
 
 struct ShardingRequest {
   unsigned ranks = 2;
   /// Prices collectives, and the time that sharding saves.
   DeviceGroup group;
-  std::vector<ShardingRule> rules;
+  std::vector<ShardingConstraint> constraints;
   /// Bytes of memory of a rank; nothing to shard as much as possible.
   std::optional<int64_t> memoryLimit;
 };
 
-/// Shards every weight of contractions, convolutions and lookups that can be sharded over the ranks and is
-/// worth it.
+/// Shards every weight of contractions (also convolutions) and lookups that can be sharded over the ranks and
+/// is worth it.
 ///
 /// Greedy: whole sharding groups first, in ascending order of communication seconds per byte of weights, as
 /// far as they do not shard one tensor in two ways. Then each remaining weight in its cheapest way: by a
-/// group that ends before tensors already sharded, or alone. `leastSeconds` bounds what an optimal choice
-/// could save.
+/// group that ends before tensors already sharded, or alone. `secondsLowerBound` bounds what an optimal
+/// choice could save.
 ///
 /// With a memory limit, weights whose sharding costs more time than it saves stay replicated if memory
 /// allows. A shadow price per byte decides: the lowest at which everything fits, found by bisection; this

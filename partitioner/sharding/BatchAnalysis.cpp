@@ -118,10 +118,10 @@ private:
   Found sortObstacle(Operation *op) const { return obstacle(orders.sortBefore(op), "needs the whole of"); }
   bool isWholeRange(OperatorOp op) const;
   Found checkSizes(OperatorOp op);
-  Found checkOperand(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands, unsigned i,
+  Found checkOperand(OperatorOp op, const OpShardingRule &rule, ArrayRef<Value> operands, unsigned i,
                      std::optional<unsigned> &factor) const;
-  Found checkPositions(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands);
-  Found checkResults(OperatorOp op, const DimensionRule &rule, std::optional<unsigned> factor);
+  Found checkPositions(OperatorOp op, const OpShardingRule &rule, ArrayRef<Value> operands);
+  Found checkResults(OperatorOp op, const OpShardingRule &rule, std::optional<unsigned> factor);
 
   func::FuncOp function;
   StringRef name;
@@ -169,8 +169,8 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
 
 /// True if the operator counts 0, 1, … up to the batch's size, or to its number of rows.
 bool BatchWalk::isWholeRange(OperatorOp op) const {
-  auto countsTo = semanticsOf(op.getName()).countsTo;
-  Value end = countsTo ? countsTo(op) : Value();
+  auto arangeEnd = semanticsOf(op.getName()).arangeEnd;
+  Value end = arangeEnd ? arangeEnd(op) : Value();
   auto size = end ? end.getDefiningOp<SizeOp>() : SizeOp();
   return size && dependenceOf(size.getExpression(), name) == Dependence::Proportional;
 }
@@ -191,17 +191,18 @@ BatchWalk::Found BatchWalk::checkSizes(OperatorOp op) {
   return std::nullopt;
 }
 
-BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands,
+BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const OpShardingRule &rule, ArrayRef<Value> operands,
                                          unsigned i, std::optional<unsigned> &factor) const {
   auto dim = dimensionIn(operands[i]);
   if (!dim || i >= rule.operands.size() || *dim >= rule.operands[i].size() || rule.operands[i][*dim].empty())
     return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
   // True if sample n of the batch is looked up at index n.
-  auto isOwnSample = [&](const DimensionRule::Lookup &lookup) {
-    return lookup.operand == i && lookup.dim == *dim && positions.contains(operands[lookup.index]) &&
-           isOneRowASample(operands[i], lookup.dim);
+  auto isOwnSample = [&](const OpShardingRule::IndexedDim &indexed) {
+    return indexed.tableOperand == i && indexed.tableDim == *dim &&
+           positions.contains(operands[indexed.indicesOperand]) &&
+           isOneRowASample(operands[i], indexed.tableDim);
   };
-  if (llvm::any_of(rule.lookups, isOwnSample))
+  if (llvm::any_of(rule.indexedDims, isOwnSample))
     return std::nullopt;
   unsigned found = rule.operands[i][*dim].front();
   if (rule.factors[found].kind != FactorKind::PassThrough)
@@ -214,7 +215,7 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rul
 
 /// Indices of samples differ between parts of the batch, so they may only be reshaped, or index their own
 /// sample.
-BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &rule,
+BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const OpShardingRule &rule,
                                            ArrayRef<Value> operands) {
   for (auto [i, operand] : llvm::enumerate(operands)) {
     if (!positions.contains(operand))
@@ -224,17 +225,17 @@ BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &r
       positions.insert(op->getResult(0));
       continue;
     }
-    auto namesSample = [&, i = i](const DimensionRule::Lookup &lookup) {
-      Value table = operands[lookup.operand];
-      return lookup.index == i && isOneRowASample(table, lookup.dim);
+    auto namesSample = [&, i = i](const OpShardingRule::IndexedDim &indexed) {
+      Value table = operands[indexed.tableOperand];
+      return indexed.indicesOperand == i && isOneRowASample(table, indexed.tableDim);
     };
-    if (llvm::none_of(rule.lookups, namesSample))
+    if (llvm::none_of(rule.indexedDims, namesSample))
       return obstacle(op, "computes with positions in");
   }
   return std::nullopt;
 }
 
-BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rule,
+BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const OpShardingRule &rule,
                                          std::optional<unsigned> factor) {
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     // The operator does not read the batch.
@@ -243,8 +244,8 @@ BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rul
     if (!isTensorLike(result.getType()) && !isa<ListType>(result.getType()))
       return obstacle(op, "makes numbers of");
     // Operators with several results, such as sort, give all of them the same dimensions.
-    const DimensionRule::Dims &dims = rule.results[std::min<size_t>(i, rule.results.size() - 1)];
-    auto isHere = [&](const DimensionRule::Dim &dim) {
+    const OpShardingRule::Dims &dims = rule.results[std::min<size_t>(i, rule.results.size() - 1)];
+    auto isHere = [&](const OpShardingRule::Dim &dim) {
       if (dim.empty())
         return false;
       return factor ? dim.front() == *factor
@@ -284,11 +285,11 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   const TokenPermutation::Verdict verdict = orders.visit(op);
   if (verdict == TokenPermutation::Verdict::Refused)
     return sortObstacle(op);
-  // The values that a followed Place writes are all indices of the batch, or no indices.
+  // The values that a followed Scatter writes are all indices of the batch, or no indices.
   if (verdict == TokenPermutation::Verdict::Followed)
-    return semantics.permutationRole == PermutationRole::Place
+    return semantics.permutationRole == PermutationRole::Scatter
                ? std::nullopt
-               : checkPositions(op, DimensionRule(), operands);
+               : checkPositions(op, OpShardingRule(), operands);
   if (readsIt || makesIt)
     if (Found found = applyRule(op, operands))
       return found;
@@ -302,7 +303,7 @@ BatchWalk::Found BatchWalk::applyRule(OperatorOp op, ArrayRef<Value> operands) {
   bool isUnknown = llvm::any_of(operands, [](Value value) {
     return isTensorLike(value.getType()) && !isa<RankedTensorType>(value.getType());
   });
-  auto rule = isUnknown ? std::nullopt : dimensionRuleOf(op, shapes);
+  auto rule = isUnknown ? std::nullopt : opShardingRuleOf(op, shapes);
   if (!rule || rule->results.empty())
     return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
   std::optional<unsigned> factor;

@@ -24,7 +24,7 @@ struct BatchObstacle {
 /// Nothing if `function` can be split along its batch: run on consecutive parts of dimension `name` of its
 /// inputs, it gives consecutive parts of its outputs. Otherwise the first operation that prevents it. Every
 /// value must hold the dimension as the major factor of one of its own dimensions, and every operator on it
-/// must pass that factor through (see DimensionRule). Types must have been inferred and sizes folded
+/// must pass that factor through (see OpShardingRule). Types must have been inferred and sizes folded
 /// (infer-types, fold-sizes).
 ///
 /// An operator without a rule is an obstacle, as is control flow that uses the dimension.

@@ -5,8 +5,8 @@ using namespace mlir;
 
 namespace cleave {
 
-unsigned tensorRanksOf(Operation *function) {
-  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
+unsigned tensorParallelSizeOf(Operation *function) {
+  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorParallelSizeAttr);
   return ranks ? std::max<int64_t>(1, ranks.getInt()) : 1;
 }
 
@@ -37,15 +37,15 @@ ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const IndexSets &par
   return ShardingAttr::get(context, dim, ranks);
 }
 
-ShardingAttr shardingOf(MLIRContext *context, const ShardAssignment &assignment, const ShardingGroup &found,
+ShardingAttr shardingOf(MLIRContext *context, const LabelledDim &labelled, const ShardingGroup &found,
                         unsigned ranks) {
   std::vector<unsigned> owners(found.count);
   for (unsigned rank = 0; rank < ranks; ++rank)
     std::fill(owners.begin() + int64_t(found.count) * rank / ranks,
               owners.begin() + int64_t(found.count) * (rank + 1) / ranks, rank);
-  IndexSets parts(ranks, llvm::BitVector(assignment.labels.size()));
-  for (auto [position, label] : llvm::enumerate(assignment.labels))
-    if (label == ShardAssignment::kWhole)
+  IndexSets parts(ranks, llvm::BitVector(labelled.labels.size()));
+  for (auto [position, label] : llvm::enumerate(labelled.labels))
+    if (label == LabelledDim::kReplicated)
       for (llvm::BitVector &part : parts)
         part.set(position);
     else if (label < found.count)
@@ -53,7 +53,7 @@ ShardingAttr shardingOf(MLIRContext *context, const ShardAssignment &assignment,
     else
       for (int32_t member : found.shared[label - found.count])
         parts[owners[member]].set(position);
-  return shardingOf(context, assignment.dim, parts);
+  return shardingOf(context, labelled.dim, parts);
 }
 
 SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
@@ -80,59 +80,59 @@ SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
   return pieces;
 }
 
-std::optional<FactorSteps> stepsOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
+std::optional<FactorMapping> mappingOf(const OpShardingRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
   int64_t count = 1, size = rule.factors[factor].size;
-  if (rule.shared && factor == rule.shared->all) {
-    const DimensionRule::Factor &each = rule.factors[rule.shared->each];
-    bool isApart = llvm::is_contained(dim, rule.shared->each);
-    factor = isApart ? rule.shared->each : rule.shared->groups;
+  if (rule.groupedHeads && factor == rule.groupedHeads->queryHeads) {
+    const OpShardingRule::Factor &each = rule.factors[rule.groupedHeads->queryHeadsPerKv];
+    bool isApart = llvm::is_contained(dim, rule.groupedHeads->queryHeadsPerKv);
+    factor = isApart ? rule.groupedHeads->queryHeadsPerKv : rule.groupedHeads->kvHeads;
     count = isApart ? 1 : each.size;
     size /= count;
   }
   int64_t stride = 1;
   for (unsigned inner : llvm::reverse(dim)) {
     if (inner == factor)
-      return FactorSteps{stride, size, count};
+      return FactorMapping{stride, size, count};
     stride *= rule.factors[inner].size;
   }
   return std::nullopt;
 }
 
-IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
+IndexSets indexSetsOfDimension(const IndexSets &parts, const OpShardingRule &rule, ArrayRef<unsigned> dim,
                                unsigned factor) {
-  FactorSteps steps = *stepsOf(rule, dim, factor);
+  FactorMapping mapping = *mappingOf(rule, dim, factor);
   int64_t size = 1;
   for (unsigned part : dim)
     size *= rule.factors[part].size;
   // The dimension is exactly the factor.
-  if (dim.size() == 1 && steps.count == 1 && size == steps.size && parts.front().size() == size_t(size))
+  if (dim.size() == 1 && mapping.count == 1 && size == mapping.size && parts.front().size() == size_t(size))
     return parts;
-  assert(parts.front().size() == size_t(steps.size * steps.count) && "parts are of the factor");
-  const int64_t period = steps.size * steps.stride;
+  assert(parts.front().size() == size_t(mapping.size * mapping.count) && "parts are of the factor");
+  const int64_t period = mapping.size * mapping.stride;
   IndexSets result(parts.size(), llvm::BitVector(size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (int first = part.find_first(); first >= 0;) {
-      const int64_t factor = first / steps.count;
-      for (int64_t begin = factor * steps.stride; begin < size; begin += period)
-        own.set(begin, begin + steps.stride);
+      const int64_t factor = first / mapping.count;
+      for (int64_t begin = factor * mapping.stride; begin < size; begin += period)
+        own.set(begin, begin + mapping.stride);
       // The other factor indices that share the position are equal.
-      const int64_t next = (factor + 1) * steps.count;
+      const int64_t next = (factor + 1) * mapping.count;
       first = next < int64_t(part.size()) ? part.find_next(next - 1) : -1;
     }
   return result;
 }
 
-std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule,
+std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const OpShardingRule &rule,
                                            ArrayRef<unsigned> dim, unsigned factor) {
-  auto steps = stepsOf(rule, dim, factor);
-  if (!steps || steps->count > 1)
+  auto mapping = mappingOf(rule, dim, factor);
+  if (!mapping || mapping->count > 1)
     return std::nullopt;
-  if (dim.size() == 1 && parts.front().size() == size_t(steps->size))
+  if (dim.size() == 1 && parts.front().size() == size_t(mapping->size))
     return parts;
   IndexSets result(parts.size(), llvm::BitVector(rule.factors[factor].size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (unsigned position : part.set_bits())
-      own.set(steps->firstOf(position));
+      own.set(mapping->firstOf(position));
   if (indexSetsOfDimension(result, rule, dim, factor) != parts)
     return std::nullopt;
   return result;
@@ -142,46 +142,46 @@ std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const Dimensi
 
 namespace {
 /// Divides one call, given the shardings of its tensors.
-class CallSplitter {
+class CallSharder {
 public:
-  CallSplitter(const ShardingPropagation &function, const SplittableCall &call,
-               ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted)
+  CallSharder(const AnalyzedFunction &function, const AnalyzedCall &call, ArrayRef<ShardingAttr> operands,
+              ArrayRef<ShardingAttr> wanted)
       : function(function), call(call), operands(operands), wanted(wanted), op(call.op) {}
-  CallSplit run();
+  CallSharding run();
 
 private:
-  CallSplit choose();
-  CallSplit whole() const;
-  bool isAlong() const;
-  CallSplit along() const;
-  bool keepsWeights(const CallSplit &split) const;
-  std::optional<CallSplit> byResults() const;
-  std::optional<CallSplit> byOperands() const;
-  std::optional<CallSplit> byFactor(unsigned factor, IndexSets parts) const;
-  const DimensionRule::Dims *dimsOf(ArrayRef<DimensionRule::Dims> all, size_t index) const {
+  CallSharding choose();
+  CallSharding whole() const;
+  bool isIndexMapped() const;
+  CallSharding along() const;
+  bool keepsWeights(const CallSharding &split) const;
+  std::optional<CallSharding> byResults() const;
+  std::optional<CallSharding> byOperands() const;
+  std::optional<CallSharding> byFactor(unsigned factor, IndexSets parts) const;
+  const OpShardingRule::Dims *dimsOf(ArrayRef<OpShardingRule::Dims> all, size_t index) const {
     return all.empty() ? nullptr : &all[std::min(index, all.size() - 1)];
   }
   /// Sharding of the tensor's dimension that has the factor; nothing for a tensor without it.
-  ShardingAttr spread(const IndexSets &parts, const DimensionRule::Dims *dims, unsigned factor) const;
+  ShardingAttr spread(const IndexSets &parts, const OpShardingRule::Dims *dims, unsigned factor) const;
   template <typename Try>
-  std::optional<CallSplit> eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
-                                      Try attempt) const;
+  std::optional<CallSharding> eachFactor(ShardingAttr sharding, const OpShardingRule::Dims *dims,
+                                         Try attempt) const;
 
-  const ShardingPropagation &function;
-  const SplittableCall &call;
+  const AnalyzedFunction &function;
+  const AnalyzedCall &call;
   ArrayRef<ShardingAttr> operands, wanted;
   mutable OperatorOp op;
 };
 } // namespace
 
-CallSplit CallSplitter::whole() const {
-  CallSplit split;
+CallSharding CallSharder::whole() const {
+  CallSharding split;
   split.operands.resize(operands.size());
   split.results.resize(wanted.size());
   return split;
 }
 
-bool CallSplitter::isAlong() const {
+bool CallSharder::isIndexMapped() const {
   auto isSplitThere = [&](ShardingAttr sharding) {
     return sharding && sharding.getDim() == call.indexMap->dim;
   };
@@ -194,8 +194,8 @@ static bool haveAll(const IndexSets &parts) {
   return llvm::all_of(parts, [](const llvm::BitVector &part) { return part.any(); });
 }
 
-CallSplit CallSplitter::along() const {
-  CallSplit split = whole();
+CallSharding CallSharder::along() const {
+  CallSharding split = whole();
   unsigned dim = call.indexMap->dim, ranks = 0;
   std::vector<IndexSets> given(operands.size());
   for (auto [i, sharding] : llvm::enumerate(operands))
@@ -206,7 +206,7 @@ CallSplit CallSplitter::along() const {
     }
   if (ranks == 0)
     return split;
-  split.kind = CallSplit::Kind::Along;
+  split.kind = CallSharding::Kind::IndexMapped;
   // An item that is never taken has no entry.
   for (auto [i, result] : llvm::enumerate(split.results)) {
     const auto &sources = call.indexMap->results[i];
@@ -226,11 +226,11 @@ CallSplit CallSplitter::along() const {
   return split;
 }
 
-ShardingAttr CallSplitter::spread(const IndexSets &parts, const DimensionRule::Dims *dims,
-                                  unsigned factor) const {
+ShardingAttr CallSharder::spread(const IndexSets &parts, const OpShardingRule::Dims *dims,
+                                 unsigned factor) const {
   if (dims)
     for (auto [d, dim] : llvm::enumerate(*dims))
-      if (stepsOf(*call.rule, dim, factor))
+      if (mappingOf(*call.rule, dim, factor))
         return shardingOf(op->getContext(), d, indexSetsOfDimension(parts, *call.rule, dim, factor));
   return {};
 }
@@ -252,22 +252,24 @@ static bool areApart(const IndexSets &parts) {
   return true;
 }
 
-std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, IndexSets parts) const {
+std::optional<CallSharding> CallSharder::byFactor(unsigned factor, IndexSets parts) const {
   const OpSemantics &semantics = semanticsOf(op.getName());
   FactorKind kind = call.rule->factors[factor].kind;
-  CallSplit split = whole();
-  split.kind = CallSplit::Kind::Factor;
+  CallSharding split = whole();
+  split.kind = CallSharding::Kind::Factor;
   split.factor = factor;
-  split.isSum = kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.sumsParts);
+  split.givesPartialSums =
+      kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.isSumOverReduceFactors);
   // An operator with a Broadcast factor needs an argument with its size, which becomes per-rank; without one,
   // each rank would make the elements from the first one on (arange).
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
-  if (!split.isSum && kind != FactorKind::PassThrough && !isMade)
+  if (!split.givesPartialSums && kind != FactorKind::PassThrough && !isMade)
     return std::nullopt;
   // Only the first rank scales the added operand, by a number that must be constant.
-  if (split.isSum && op.getArgument(semantics.addedScale) && !op.getConstantArgument(semantics.addedScale))
+  if (split.givesPartialSums && op.getArgument(semantics.addendScale) &&
+      !op.getConstantArgument(semantics.addendScale))
     return std::nullopt;
-  if (!haveAll(parts) || (split.isSum && !areApart(parts)) ||
+  if (!haveAll(parts) || (split.givesPartialSums && !areApart(parts)) ||
       (kind == FactorKind::Lookup && !areRanges(parts)))
     return std::nullopt;
   for (auto [i, sharding] : llvm::enumerate(split.operands))
@@ -280,8 +282,8 @@ std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, IndexSets parts
 }
 
 template <typename Try>
-std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
-                                                  Try attempt) const {
+std::optional<CallSharding> CallSharder::eachFactor(ShardingAttr sharding, const OpShardingRule::Dims *dims,
+                                                    Try attempt) const {
   if (!sharding || !dims || sharding.getDim() >= dims->size())
     return std::nullopt;
   ArrayRef<unsigned> dim = (*dims)[sharding.getDim()];
@@ -291,18 +293,18 @@ std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const D
   if (sharding.getSize() > size)
     return std::nullopt;
   SmallVector<unsigned> candidates(dim);
-  if (call.rule->shared)
-    candidates.push_back(call.rule->shared->all);
+  if (call.rule->groupedHeads)
+    candidates.push_back(call.rule->groupedHeads->queryHeads);
   for (unsigned factor : candidates)
     if (auto parts = indexSetsOfFactor(indexSetsOf(sharding, size), *call.rule, dim, factor))
-      if (std::optional<CallSplit> split = attempt(factor, std::move(*parts)))
+      if (std::optional<CallSharding> split = attempt(factor, std::move(*parts)))
         return split;
   return std::nullopt;
 }
 
 /// True if weights keep their shardings. Resharding a weight costs more than resharding what is made of it,
 /// and would be done on each call.
-bool CallSplitter::keepsWeights(const CallSplit &split) const {
+bool CallSharder::keepsWeights(const CallSharding &split) const {
   for (auto [i, sharding] : llvm::enumerate(operands))
     if (sharding && call.operands[i].value && function.isMadeOfWeights(call.operands[i].value) &&
         split.operands[i] != sharding)
@@ -311,9 +313,9 @@ bool CallSplitter::keepsWeights(const CallSplit &split) const {
 }
 
 /// Divides the call by the factor that gives the wanted results.
-std::optional<CallSplit> CallSplitter::byResults() const {
+std::optional<CallSharding> CallSharder::byResults() const {
   for (auto [i, sharding] : llvm::enumerate(wanted)) {
-    auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSplit> {
+    auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSharding> {
       auto split = byFactor(factor, std::move(parts));
       return split && ArrayRef<ShardingAttr>(split->results) == wanted ? split : std::nullopt;
     };
@@ -324,14 +326,16 @@ std::optional<CallSplit> CallSplitter::byResults() const {
 }
 
 /// Divides the call so that it sums over the ranks' shards, or contracts with a weight's shard.
-std::optional<CallSplit> CallSplitter::byOperands() const {
+std::optional<CallSharding> CallSharder::byOperands() const {
   for (auto [i, sharding] : llvm::enumerate(operands)) {
     if (i >= call.rule->operands.size())
       break;
     bool isWeight = call.operands[i].value && function.isMadeOfWeights(call.operands[i].value);
-    auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSplit> {
+    auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSharding> {
       auto split = byFactor(factor, std::move(parts));
-      return split && (split->isSum || (isWeight && split->operands[i] == sharding)) ? split : std::nullopt;
+      return split && (split->givesPartialSums || (isWeight && split->operands[i] == sharding))
+                 ? split
+                 : std::nullopt;
     };
     if (auto split = eachFactor(sharding, &call.rule->operands[i], attempt))
       return split;
@@ -339,34 +343,34 @@ std::optional<CallSplit> CallSplitter::byOperands() const {
   return std::nullopt;
 }
 
-CallSplit CallSplitter::choose() {
+CallSharding CallSharder::choose() {
   auto isSplit = [](ShardingAttr sharding) { return bool(sharding); };
   if (isRandom(op) || (llvm::none_of(operands, isSplit) && llvm::none_of(wanted, isSplit)))
     return whole();
-  if (isAlong())
+  if (isIndexMapped())
     return along();
   if (!call.rule)
     return whole();
-  std::optional<CallSplit> results = byResults();
+  std::optional<CallSharding> results = byResults();
   if (results && keepsWeights(*results))
     return *results;
-  std::optional<CallSplit> parts = byOperands();
+  std::optional<CallSharding> parts = byOperands();
   if (parts && (!results || keepsWeights(*parts)))
     return *parts;
   return results ? *results : whole();
 }
 
-CallSplit CallSplitter::run() {
-  CallSplit split = choose();
+CallSharding CallSharder::run() {
+  CallSharding split = choose();
   // Any shard will do for an operand that gives only dtype and device.
   if (semanticsOf(op.getName()).readsNoElements)
     split.operands.assign(operands.begin(), operands.end());
   return split;
 }
 
-CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,
-                  ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted) {
-  return CallSplitter(function, call, operands, wanted).run();
+CallSharding callShardingOf(const AnalyzedFunction &function, const AnalyzedCall &call,
+                            ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted) {
+  return CallSharder(function, call, operands, wanted).run();
 }
 
 } // namespace cleave

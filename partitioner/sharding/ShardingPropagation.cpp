@@ -16,7 +16,7 @@ static Value withoutBoundaries(Value value) {
   return value;
 }
 
-TensorRef ShardingPropagation::tensorOf(Value value) {
+TensorRef AnalyzedFunction::tensorOf(Value value) {
   value = withoutBoundaries(value);
   Operation *op = value.getDefiningOp();
   std::optional<unsigned> item;
@@ -33,7 +33,7 @@ TensorRef ShardingPropagation::tensorOf(Value value) {
   return {whole, *item};
 }
 
-bool ShardingPropagation::isTakenByItems(Value list) {
+bool AnalyzedFunction::isTakenByItems(Value list) {
   return llvm::all_of(list.getUsers(), [&](Operation *user) {
     return user->getBlock() == list.getParentBlock() &&
            (isa<UnpackOp>(user) || (isItemAccess(user) && constantItem(OperatorOp(user))));
@@ -58,7 +58,7 @@ static SmallVector<OpOperand *> flatUses(OperatorOp op) {
   return flat;
 }
 
-ShardingPropagation::ShardingPropagation(func::FuncOp function)
+AnalyzedFunction::AnalyzedFunction(func::FuncOp function)
     : body(&function.getBody().front()), shapes(function) {
   collectItems();
   findMadeOfWeights();
@@ -69,7 +69,7 @@ ShardingPropagation::ShardingPropagation(func::FuncOp function)
       addCall(op, probes);
 }
 
-void ShardingPropagation::findMadeOfWeights() {
+void AnalyzedFunction::findMadeOfWeights() {
   for (Operation &op : *body) {
     SmallVector<Value> tensors = llvm::to_vector(llvm::make_filter_range(op.getOperands(), [](Value operand) {
       bool holdsTensors = isTensorLike(operand.getType()) || isa<ListType, TupleType>(operand.getType());
@@ -82,7 +82,7 @@ void ShardingPropagation::findMadeOfWeights() {
   }
 }
 
-void ShardingPropagation::collectItems() {
+void AnalyzedFunction::collectItems() {
   for (Operation &op : *body)
     for (Value result : op.getResults())
       if (TensorRef tensor = tensorOf(result);
@@ -93,8 +93,8 @@ void ShardingPropagation::collectItems() {
       }
 }
 
-void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
-  Call call{op, dimensionRuleOf(op, probes), std::nullopt, flatUses(op), {}, {}};
+void AnalyzedFunction::addCall(OperatorOp op, const ExampleShapes &probes) {
+  Call call{op, opShardingRuleOf(op, probes), std::nullopt, flatUses(op), {}, {}};
   for (OpOperand *use : call.uses)
     call.operands.push_back(isTensorLike(use->get().getType()) ? tensorOf(use->get()) : TensorRef());
   for (Value result : op->getResults())
@@ -116,10 +116,10 @@ void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
     call.indexMap.reset();
   }
   if (call.indexMap &&
-      (hasNamed(call, call.indexMap->dim) || call.indexMap->results.size() < call.results.size()))
+      (hasDynamic(call, call.indexMap->dim) || call.indexMap->results.size() < call.results.size()))
     call.indexMap.reset();
   if (call.rule)
-    blockNamed(call);
+    replicateDynamic(call);
   for (ArrayRef<TensorRef> side : {ArrayRef(call.operands), ArrayRef(call.results)})
     for (TensorRef tensor : side)
       if (tensor.value)
@@ -128,8 +128,8 @@ void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
   calls.push_back(std::move(call));
 }
 
-SmallVector<const SplittableCall *> ShardingPropagation::callsTaking(TensorRef tensor) const {
-  SmallVector<const SplittableCall *> found;
+SmallVector<const AnalyzedCall *> AnalyzedFunction::callsTaking(TensorRef tensor) const {
+  SmallVector<const AnalyzedCall *> found;
   if (auto users = callsOf.find(tensor); users != callsOf.end())
     for (unsigned index : users->second)
       if (llvm::is_contained(calls[index].operands, tensor))
@@ -137,36 +137,36 @@ SmallVector<const SplittableCall *> ShardingPropagation::callsTaking(TensorRef t
   return found;
 }
 
-RankedTensorType ShardingPropagation::typeOf(TensorRef tensor) const {
+RankedTensorType AnalyzedFunction::typeOf(TensorRef tensor) const {
   Value value = tensor.value;
   if (value && !isTensorLike(value.getType()))
     value = items.lookup(tensor);
   return value ? dyn_cast<RankedTensorType>(value.getType()) : RankedTensorType();
 }
 
-int64_t ShardingPropagation::sizeOf(TensorRef tensor, unsigned dim) const {
+int64_t AnalyzedFunction::sizeOf(TensorRef tensor, unsigned dim) const {
   RankedTensorType type = typeOf(tensor);
   return type && dim < type.getRank() && !type.isDynamicDim(dim) ? type.getDimSize(dim) : 0;
 }
 
-int64_t ShardingPropagation::bytesOf(TensorRef tensor) const {
+int64_t AnalyzedFunction::bytesOf(TensorRef tensor) const {
   bool isItem = !isTensorLike(tensor.value.getType());
   Value value = isItem ? items.lookup(tensor) : tensor.value;
   return value ? shapes.bytesOf(value) : 0;
 }
 
 /// True if a tensor of the call has a dimension `dim` that is not static.
-bool ShardingPropagation::hasNamed(const Call &call, unsigned dim) const {
-  auto isNamed = [&](TensorRef tensor) {
+bool AnalyzedFunction::hasDynamic(const Call &call, unsigned dim) const {
+  auto isDynamic = [&](TensorRef tensor) {
     RankedTensorType type = typeOf(tensor);
     return type && dim < type.getRank() && type.isDynamicDim(dim);
   };
-  return llvm::any_of(call.operands, isNamed) || llvm::any_of(call.results, isNamed);
+  return llvm::any_of(call.operands, isDynamic) || llvm::any_of(call.results, isDynamic);
 }
 
 /// Makes factors of dimensions that are not static NeedsReplication.
-void ShardingPropagation::blockNamed(Call &call) const {
-  auto block = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+void AnalyzedFunction::replicateDynamic(Call &call) const {
+  auto block = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [index, tensor] : llvm::enumerate(side)) {
       RankedTensorType type = typeOf(tensor);
       if (!type || dims.empty())
@@ -184,8 +184,7 @@ void ShardingPropagation::blockNamed(Call &call) const {
 /// Adds the uses of a sharded tensor by operations that are no calls: the function's return, and operations
 /// that need it whole.
 /// \param item  the item of `value` that is meant, if that is a list or tuple.
-void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item,
-                                        ShardingGroup &found) const {
+void AnalyzedFunction::findOtherUses(Value value, std::optional<unsigned> item, ShardingGroup &found) const {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     bool isHere = user->getBlock() == body;
@@ -212,8 +211,8 @@ void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> ite
 
 //===- Sharding groups ----------------------------------------------------===//
 
-ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
-                                             llvm::function_ref<bool(TensorRef)> isWhole) const {
+ShardingGroup AnalyzedFunction::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
+                                          llvm::function_ref<bool(TensorRef)> isWhole) const {
   std::optional<ShardingGroup> best;
   auto costOf = [&](const ShardingGroup &found) {
     return std::pair(found.count < ranks, found.gathers.size() + found.reshards.size());
@@ -222,7 +221,7 @@ ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int
   if (size == 0)
     return {};
   auto consider = [&](ShardingGroup found) {
-    for (auto &[split, assignment] : found.tensors) {
+    for (auto &[split, labelled] : found.tensors) {
       bool isItem = !isTensorLike(split.value.getType());
       findOtherUses(split.value, isItem ? std::optional(split.item) : std::nullopt, found);
     }
@@ -231,7 +230,8 @@ ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int
   };
   auto staysSplit = [&](const ShardingGroup &found) {
     auto own = found.tensors.find(tensor);
-    return own != found.tensors.end() && llvm::count(own->second.labels, ShardAssignment::kWhole) * 2 <= size;
+    return own != found.tensors.end() &&
+           llvm::count(own->second.labels, LabelledDim::kReplicated) * 2 <= size;
   };
   // Heads are usually outside of head widths, but parts of a fused weight may be outside of heads.
   ShardingPropagator::Preference alternatives{1, 1};
@@ -242,7 +242,7 @@ ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int
       alternatives.ofViews = std::max(alternatives.ofViews, flow.countAlternatives().ofViews);
       alternatives.ofOthers = std::max(alternatives.ofOthers, flow.countAlternatives().ofOthers);
       if (!found.gathers.empty())
-        if (ShardingGroup kept = flow.keepWhole(found); staysSplit(kept))
+        if (ShardingGroup kept = flow.keepReplicated(found); staysSplit(kept))
           consider(std::move(kept));
       consider(std::move(found));
       // Nothing is cheaper; trying other factors might propagate through the whole model.

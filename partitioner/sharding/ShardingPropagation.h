@@ -1,11 +1,12 @@
 //===- ShardingPropagation.h - Sharding of one dimension, propagated -*- C++ -*-===//
 //
 // Sharding a dimension of one tensor shards dimensions of others with it: the other operand of a contraction,
-// the parts of a fused weight, the heads that a view makes of a width. Labels find them. Each index of the
-// first dimension gets its own label. Labels follow indices through every operator, forwards and backwards,
-// as the operator's entry in ir/semantics says; where an operator needs two indices on one rank, their labels
-// are merged. Any mapping from labels to ranks is then a legal sharding: a rank's shard is the indices with
-// its labels. In a fused weight that is a range of each part, and in rows of heads it is whole heads.
+// the parts of a fused weight, the heads that a view makes of a hidden dimension. Labels find them. Each
+// index of the dimension that propagation starts from gets its own label. Labels follow indices through every
+// operator, from operands to results and from results to operands. The operator's entry in ir/semantics says
+// which indices correspond. Where an operator needs two indices on one rank, their labels are merged. Any
+// mapping from labels to ranks is then a legal sharding: a rank's shard is the indices with its labels. In a
+// fused weight that is a range of each part, and in a dimension of several heads it is whole heads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_SHARDINGPROPAGATION_H
@@ -41,51 +42,55 @@ template <> struct llvm::DenseMapInfo<cleave::TensorRef> {
 
 namespace cleave {
 
-/// The labels of one dimension's indices.
-struct ShardAssignment {
+/// A dimension, and the labels of its indices.
+struct LabelledDim {
   /// Label of an index that every rank has.
-  static constexpr int32_t kWhole = -1;
+  static constexpr int32_t kReplicated = -1;
   unsigned dim;
   std::vector<int32_t> labels;
 };
 
 /// The result of a propagation: tensors that are sharded together, and the collectives that they need.
 struct ShardingGroup {
-  /// Number of labels; labels 0 … count − 1 are numbered in the order of the first dimension.
+  /// Number of labels; labels 0 … count − 1 are numbered in the order of the dimension that propagation
+  /// starts from.
   int32_t count = 0;
-  /// By label from `count` on: the labels below `count` that share its index. The index is on each rank that
-  /// has one of them.
+  /// Labels from `count` on are for indices that several labels need, such as a key/value head of several
+  /// query heads. `shared[label − count]`: the labels below `count` that need it; every rank that has one of
+  /// them has the index.
   std::vector<std::vector<int32_t>> shared;
   /// All sharded tensors, in the order in which they were reached.
-  llvm::MapVector<TensorRef, ShardAssignment> tensors;
-  /// Tensors that stay whole because all labels share them.
-  std::vector<TensorRef> whole;
+  llvm::MapVector<TensorRef, LabelledDim> tensors;
+  /// Tensors that stay replicated because all labels share them.
+  std::vector<TensorRef> replicated;
   /// Results that are partial sums; each needs an all-reduce.
-  llvm::SmallVector<mlir::OpResult> sums;
-  /// Operands of `sums` that are added to the sum, so that only one rank may add them.
+  llvm::SmallVector<mlir::OpResult> partialSums;
+  /// Operands of `partialSums` that are added to the sum, so that only one rank may add them.
   llvm::SmallVector<mlir::OpOperand *> addOnce;
   /// Uses that need the whole of a sharded operand; each needs an all-gather. Everything except for operators
   /// of the function's own body needs whole operands: control flow and the operations in it, states, lists
   /// with uses other than operators.
   llvm::SmallVector<mlir::OpOperand *> gathers;
-  /// Results whose operands are sharded in one dimension while the group shards another; each needs an
-  /// all-gather and a slice, or an all-to-all. For a list of tensors, any of its items.
+  /// Results that their operator, run on its sharded operands, gives sharded in one dimension, while the
+  /// group shards another dimension of them. Each needs an all-gather and a slice, or an all-to-all. For a
+  /// list of tensors, any of its items.
   llvm::SmallVector<mlir::OpResult> reshards;
   /// Sharded operands of the function's return; each needs an all-gather unless the caller takes shards.
   llvm::SmallVector<mlir::OpOperand *> outputs;
 
-  /// True if an index with this label is where `isThere` holds, given `isThere` for the labels 0 … count − 1.
-  bool isWhere(int32_t label, llvm::function_ref<bool(int32_t)> isThere) const {
-    return label == ShardAssignment::kWhole ||
-           (label < count ? isThere(label) : llvm::any_of(shared[label - count], isThere));
+  /// True if a rank holds the indices with this label. `hasLabel` says which of the labels 0 … count − 1 the
+  /// rank has.
+  bool isOnRank(int32_t label, llvm::function_ref<bool(int32_t)> hasLabel) const {
+    return label == LabelledDim::kReplicated ||
+           (label < count ? hasLabel(label) : llvm::any_of(shared[label - count], hasLabel));
   }
 };
 
 /// A call of an operator, with the facts that sharding needs.
-struct SplittableCall {
+struct AnalyzedCall {
   OperatorOp op;
   /// Dimensions whose sizes depend on dynamic dimensions have NeedsReplication factors.
-  std::optional<DimensionRule> rule;
+  std::optional<OpShardingRule> rule;
   std::optional<IndexMap> indexMap;
   /// Operands in the order of `flatOperands`, and the tensors that they are; a null value for an operand that
   /// is no tensor.
@@ -93,17 +98,18 @@ struct SplittableCall {
   llvm::SmallVector<TensorRef> operands, results;
 };
 
-/// Propagates shardings in one function, whose tensors must have types. Dimensions whose sizes depend on
-/// dynamic dimensions are never sharded.
-class ShardingPropagation {
+/// A function, analyzed once, in which shardings are propagated any number of times. Its tensors must have
+/// types. Dimensions whose sizes depend on dynamic dimensions are never sharded.
+class AnalyzedFunction {
 public:
-  using Call = SplittableCall;
-  explicit ShardingPropagation(mlir::func::FuncOp function);
+  using Call = AnalyzedCall;
+  explicit AnalyzedFunction(mlir::func::FuncOp function);
 
   /// Shards dimension `dim` of `tensor` and all dimensions that follow. Where a view takes a dimension apart
   /// into several factors, the choice of factor that gives at least `ranks` labels and needs the fewest
-  /// gathers and reshards wins. What would need a gather stays whole if most of the dimension is sharded all
-  /// the same. The group has one label if nothing can be sharded, and none if the dimension is a named one.
+  /// gathers and reshards wins. A tensor that the group would have to gather is replicated instead if at
+  /// least half of dimension `dim` stays sharded. The group has one label if nothing can be sharded, and none
+  /// if the dimension is dynamic.
   /// \param isWhole  tensors that are not to be sharded; the group ends before them.
   ShardingGroup propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,
                           llvm::function_ref<bool(TensorRef)> isWhole = nullptr) const;
@@ -132,8 +138,8 @@ private:
   void collectItems();
   void findMadeOfWeights();
   void addCall(OperatorOp op, const ExampleShapes &probes);
-  bool hasNamed(const Call &call, unsigned dim) const;
-  void blockNamed(Call &call) const;
+  bool hasDynamic(const Call &call, unsigned dim) const;
+  void replicateDynamic(Call &call) const;
   void findOtherUses(mlir::Value value, std::optional<unsigned> item, ShardingGroup &found) const;
 
   mlir::Block *body;

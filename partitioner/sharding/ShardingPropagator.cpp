@@ -19,9 +19,9 @@ bool ShardingPropagator::give(TensorRef tensor, unsigned dim, const Labels &labe
   if (!canBeSplit(tensor) || (isWhole && isWhole(tensor)))
     return false;
   auto [entry, isNew] = tensors.insert({tensor, {dim, {}}});
-  ShardAssignment &own = entry->second;
+  LabelledDim &own = entry->second;
   if (isNew)
-    own.labels.assign(labels.size(), ShardAssignment::kWhole);
+    own.labels.assign(labels.size(), LabelledDim::kReplicated);
   if (own.dim != dim || own.labels.size() != labels.size())
     return false;
   if (own.labels == labels)
@@ -35,7 +35,7 @@ bool ShardingPropagator::give(TensorRef tensor, unsigned dim, const Labels &labe
   return true;
 }
 
-const ShardAssignment *ShardingPropagator::assignmentOf(TensorRef tensor) const {
+const LabelledDim *ShardingPropagator::labelledDimOf(TensorRef tensor) const {
   auto found = tensors.find(tensor);
   return found == tensors.end() ? nullptr : &found->second;
 }
@@ -46,7 +46,7 @@ const ShardAssignment *ShardingPropagator::assignmentOf(TensorRef tensor) const 
 void ShardingPropagator::visitIndexMap(const Call &call) {
   const IndexMap &rule = *call.indexMap;
   auto labelsOf = [&](TensorRef tensor) -> const Labels * {
-    auto *found = assignmentOf(tensor);
+    auto *found = labelledDimOf(tensor);
     return found && found->dim == rule.dim ? &found->labels : nullptr;
   };
   SmallVector<Labels> operands(call.operands.size()), results;
@@ -55,11 +55,11 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
       labels = *own;
   for (auto [tensor, sources] : llvm::zip(call.results, rule.results)) {
     const Labels *own = labelsOf(tensor);
-    Labels &labels = results.emplace_back(sources.size(), ShardAssignment::kWhole);
+    Labels &labels = results.emplace_back(sources.size(), LabelledDim::kReplicated);
     for (auto [position, source] : llvm::enumerate(sources)) {
       Labels &from = operands[source.operand];
       if (own && from.empty())
-        from.assign(function.sizeOf(call.operands[source.operand], rule.dim), ShardAssignment::kWhole);
+        from.assign(function.sizeOf(call.operands[source.operand], rule.dim), LabelledDim::kReplicated);
       if (own)
         meet(from[source.position], (*own)[position]);
       if (!from.empty())
@@ -67,7 +67,7 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
     }
   }
   auto isLabelled = [](const Labels &labels) {
-    return llvm::any_of(labels, [](int32_t label) { return label != ShardAssignment::kWhole; });
+    return llvm::any_of(labels, [](int32_t label) { return label != LabelledDim::kReplicated; });
   };
   for (auto [tensor, labels] : llvm::zip(call.operands, operands))
     if (isLabelled(labels))
@@ -77,45 +77,45 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
       give(tensor, rule.dim, labels);
 }
 
-ArrayRef<unsigned> ShardingPropagator::labelledFactors(TensorRef tensor, ArrayRef<DimensionRule::Dims> dims,
+ArrayRef<unsigned> ShardingPropagator::labelledFactors(TensorRef tensor, ArrayRef<OpShardingRule::Dims> dims,
                                                        size_t index) const {
-  auto *assignment = assignmentOf(tensor);
+  auto *labelled = labelledDimOf(tensor);
   // Operators with several results, such as sort, give all of them the same dimensions.
-  const DimensionRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
-  return assignment && own && assignment->dim < own->size() ? ArrayRef<unsigned>((*own)[assignment->dim])
-                                                            : ArrayRef<unsigned>();
+  const OpShardingRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
+  return labelled && own && labelled->dim < own->size() ? ArrayRef<unsigned>((*own)[labelled->dim])
+                                                        : ArrayRef<unsigned>();
 }
 
 /// Merges the labels of a dimension into those of one of its factors; `projected` is empty if the factor has
 /// none yet.
-void ShardingPropagator::project(const Labels &labels, const FactorSteps &steps, Labels &projected) {
+void ShardingPropagator::project(const Labels &labels, const FactorMapping &mapping, Labels &projected) {
   // Mostly the dimension is exactly the factor, with the same labels.
-  if (steps.stride == 1 && size_t(steps.size) == labels.size()) {
+  if (mapping.stride == 1 && size_t(mapping.size) == labels.size()) {
     if (projected.empty())
       projected = labels;
     if (projected == labels)
       return;
   }
-  projected.resize(steps.size, ShardAssignment::kWhole);
-  steps.forEach(labels.size(),
-                [&](int64_t position, int64_t first) { meet(projected[first], labels[position]); });
+  projected.resize(mapping.size, LabelledDim::kReplicated);
+  mapping.forEach(labels.size(),
+                  [&](int64_t position, int64_t first) { meet(projected[first], labels[position]); });
 }
 
 /// A value that a group shares is on each rank that has one of the group's indices.
-const ShardingPropagator::Labels &ShardingPropagator::coverGroups(unsigned index, const Labels &labels,
-                                                                  int64_t each) {
-  Labels &own = covers[index];
-  own.resize(labels.size() / each, ShardAssignment::kWhole);
+const ShardingPropagator::Labels &ShardingPropagator::labelSharedHeads(unsigned index, const Labels &labels,
+                                                                       int64_t headsPerGroup) {
+  Labels &own = sharedLabels[index];
+  own.resize(labels.size() / headsPerGroup, LabelledDim::kReplicated);
   for (auto [group, cover] : llvm::enumerate(own)) {
-    ArrayRef<int32_t> members = ArrayRef(labels).slice(group * each, each);
-    if (llvm::is_contained(members, ShardAssignment::kWhole))
+    ArrayRef<int32_t> members = ArrayRef(labels).slice(group * headsPerGroup, headsPerGroup);
+    if (llvm::is_contained(members, LabelledDim::kReplicated))
       continue;
-    if (cover == ShardAssignment::kWhole) {
+    if (cover == LabelledDim::kReplicated) {
       cover = parents.size();
       parents.push_back(cover);
     }
     for (int32_t member : members)
-      needs.insert({cover, member});
+      requirements.insert({cover, member});
   }
   return own;
 }
@@ -130,7 +130,7 @@ static bool isSplittable(FactorKind kind) {
 /// on.
 std::optional<unsigned> ShardingPropagator::chooseFactor(const Call &call) {
   llvm::MapVector<unsigned, unsigned> counts;
-  auto count = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+  auto count = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [index, tensor] : llvm::enumerate(side))
       for (unsigned factor : labelledFactors(tensor, dims, index))
         if (auto [kind, size] = call.rule->factors[factor]; size > 1 && isSplittable(kind))
@@ -142,16 +142,17 @@ std::optional<unsigned> ShardingPropagator::chooseFactor(const Call &call) {
   for (auto &[factor, tensors] : counts)
     most = std::max(most, tensors);
   SmallVector<unsigned> candidates;
-  const auto &shared = call.rule->shared;
+  const auto &heads = call.rule->groupedHeads;
   for (auto &[factor, tensors] : counts)
     if (tensors == most) {
       // Prefer groups to the factors inside them.
-      bool isOnlyGroup = shared && factor == shared->each && call.rule->factors[shared->groups].size == 1;
+      bool isOnlyGroup =
+          heads && factor == heads->queryHeadsPerKv && call.rule->factors[heads->kvHeads].size == 1;
       if (!isOnlyGroup)
         candidates.push_back(factor);
-      if (isOnlyGroup ||
-          (shared && factor == shared->groups && isSplittable(call.rule->factors[shared->each].kind)))
-        candidates.push_back(shared->all);
+      if (isOnlyGroup || (heads && factor == heads->kvHeads &&
+                          isSplittable(call.rule->factors[heads->queryHeadsPerKv].kind)))
+        candidates.push_back(heads->queryHeads);
     }
   if (candidates.empty())
     return std::nullopt;
@@ -168,30 +169,31 @@ void ShardingPropagator::visitFactors(unsigned index) {
   if (!factor)
     return;
   factors[index] = *factor;
-  const DimensionRule &rule = *call.rule;
+  const OpShardingRule &rule = *call.rule;
   // Each rank makes its shard.
   if (rule.factors[*factor].kind == FactorKind::Broadcast)
     return;
   Labels labels;
-  auto collect = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+  auto collect = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [i, tensor] : llvm::enumerate(side))
-      if (auto steps = stepsOf(rule, labelledFactors(tensor, dims, i), *factor); steps && steps->count == 1)
-        project(assignmentOf(tensor)->labels, *steps, labels);
+      if (auto mapping = mappingOf(rule, labelledFactors(tensor, dims, i), *factor);
+          mapping && mapping->count == 1)
+        project(labelledDimOf(tensor)->labels, *mapping, labels);
   };
   collect(call.operands, rule.operands);
   collect(call.results, rule.results);
-  labels.resize(rule.factors[*factor].size, ShardAssignment::kWhole);
-  auto spread = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+  labels.resize(rule.factors[*factor].size, LabelledDim::kReplicated);
+  auto spread = [&](ArrayRef<TensorRef> side, ArrayRef<OpShardingRule::Dims> dims) {
     for (auto [i, tensor] : llvm::enumerate(side)) {
       if (dims.empty())
         continue;
       for (auto [at, dim] : llvm::enumerate(dims[std::min(i, dims.size() - 1)])) {
         unsigned d = at;
-        auto steps = stepsOf(rule, dim, *factor);
-        if (!steps)
+        auto mapping = mappingOf(rule, dim, *factor);
+        if (!mapping)
           continue;
-        const Labels &from = steps->count > 1 ? coverGroups(index, labels, steps->count) : labels;
-        if (dim.size() == 1 && steps->count == 1) {
+        const Labels &from = mapping->count > 1 ? labelSharedHeads(index, labels, mapping->count) : labels;
+        if (dim.size() == 1 && mapping->count == 1) {
           give(tensor, d, labels);
           continue;
         }
@@ -199,10 +201,10 @@ void ShardingPropagator::visitFactors(unsigned index) {
         for (unsigned part : dim)
           size *= rule.factors[part].size;
         Labels own(size);
-        steps->forEach(size,
-                       [&](int64_t position, int64_t first) { own[position] = from[first / steps->count]; });
+        mapping->forEach(
+            size, [&](int64_t position, int64_t first) { own[position] = from[first / mapping->count]; });
         // A view drops a dimension of one group, so all indices of the last dimension get the group's label.
-        if (steps->count > 1 && size == 1) {
+        if (mapping->count > 1 && size == 1) {
           d = function.typeOf(tensor).getRank() - 1;
           own.assign(function.sizeOf(tensor, d), own.front());
         }
@@ -214,20 +216,20 @@ void ShardingPropagator::visitFactors(unsigned index) {
   spread(call.results, rule.results);
 }
 
-bool ShardingPropagator::isAlong(const Call &call, TensorRef tensor) const {
-  auto *own = assignmentOf(tensor);
+bool ShardingPropagator::isIndexMapped(const Call &call, TensorRef tensor) const {
+  auto *own = labelledDimOf(tensor);
   return own && call.indexMap && own->dim == call.indexMap->dim;
 }
 
-bool ShardingPropagator::isAlong(const Call &call) const {
-  auto isTensorAlong = [&](TensorRef tensor) { return isAlong(call, tensor); };
-  return llvm::any_of(call.operands, isTensorAlong) || llvm::any_of(call.results, isTensorAlong);
+bool ShardingPropagator::isIndexMapped(const Call &call) const {
+  auto isTensorIndexMapped = [&](TensorRef tensor) { return isIndexMapped(call, tensor); };
+  return llvm::any_of(call.operands, isTensorIndexMapped) || llvm::any_of(call.results, isTensorIndexMapped);
 }
 
 void ShardingPropagator::visit(unsigned index) {
   visited.insert(index);
   const Call &call = function.calls[index];
-  if (isAlong(call))
+  if (isIndexMapped(call))
     visitIndexMap(call);
   else if (call.rule)
     visitFactors(index);
@@ -239,45 +241,47 @@ ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned opera
                                                   std::optional<unsigned> factor) const {
   const Call &call = function.calls[index];
   TensorRef tensor = call.operands[operand];
-  if (isAlong(call))
-    return isAlong(call, tensor) ? Use::Pass : Use::Gather;
-  auto steps = factor ? stepsOf(*call.rule, labelledFactors(tensor, call.rule->operands, operand), *factor)
-                      : std::nullopt;
+  if (isIndexMapped(call))
+    return isIndexMapped(call, tensor) ? Use::Pass : Use::Gather;
+  auto mapping = factor
+                     ? mappingOf(*call.rule, labelledFactors(tensor, call.rule->operands, operand), *factor)
+                     : std::nullopt;
   // A shared value is sharded only with the group that shares it.
-  if (!steps || (steps->count > 1 && !covers.contains(index)))
+  if (!mapping || (mapping->count > 1 && !sharedLabels.contains(index)))
     return Use::Gather;
   FactorKind kind = call.rule->factors[*factor].kind;
   if (kind == FactorKind::PassThrough)
     return Use::Pass;
-  bool isSum = kind == FactorKind::Lookup ||
-               (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).sumsParts);
+  bool isSum =
+      kind == FactorKind::Lookup ||
+      (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).isSumOverReduceFactors);
   // Indices on several ranks would be added more than once.
-  auto isApart = [&](int32_t label) { return label != ShardAssignment::kWhole && label < count; };
-  return isSum && llvm::all_of(assignmentOf(tensor)->labels, isApart) ? Use::Sum : Use::Gather;
+  auto isApart = [&](int32_t label) { return label != LabelledDim::kReplicated && label < count; };
+  return isSum && llvm::all_of(labelledDimOf(tensor)->labels, isApart) ? Use::Sum : Use::Gather;
 }
 
 bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const {
   TensorRef result = call.results[index];
-  if (isAlong(call)) {
+  if (isIndexMapped(call)) {
     auto isSplit = [&](const IndexMap::Source &source) {
       TensorRef tensor = call.operands[source.operand];
-      return isAlong(call, tensor) &&
-             assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+      return isIndexMapped(call, tensor) &&
+             labelledDimOf(tensor)->labels[source.position] != LabelledDim::kReplicated;
     };
-    return !isAlong(call, result) && llvm::any_of(call.indexMap->results[index], isSplit);
+    return !isIndexMapped(call, result) && llvm::any_of(call.indexMap->results[index], isSplit);
   }
   auto &all = call.rule->results;
-  if (all.empty() || stepsOf(*call.rule, labelledFactors(result, all, index), *factor))
+  if (all.empty() || mappingOf(*call.rule, labelledFactors(result, all, index), *factor))
     return false;
-  auto hasFactor = [&](const DimensionRule::Dim &dim) {
-    return stepsOf(*call.rule, dim, *factor).has_value();
+  auto hasFactor = [&](const OpShardingRule::Dim &dim) {
+    return mappingOf(*call.rule, dim, *factor).has_value();
   };
   return llvm::any_of(all[std::min<size_t>(index, all.size() - 1)], hasFactor);
 }
 
 /// The tensor operand that is added to a contraction.
 static OpOperand *addedOperand(OperatorOp op) {
-  StringRef name = semanticsOf(op.getName()).addedArgument;
+  StringRef name = semanticsOf(op.getName()).addend;
   for (auto [argument, operand] : llvm::zip(op.getSchema().arguments, op->getOpOperands()))
     if (!name.empty() && argument.name == name && isTensorLike(operand.get().getType()))
       return &operand;
@@ -292,7 +296,7 @@ void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
   auto factor = known == factors.end() ? std::nullopt : std::optional(known->second);
   bool isSum = false, isSplit = false;
   for (auto [i, tensor] : llvm::enumerate(call.operands)) {
-    if (!assignmentOf(tensor))
+    if (!labelledDimOf(tensor))
       continue;
     Use use = useOf(index, i, factor);
     isSum |= use == Use::Sum;
@@ -301,7 +305,7 @@ void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
       found.gathers.push_back(call.uses[i]);
   }
   if (isSum)
-    found.sums.push_back(op->getResult(0));
+    found.partialSums.push_back(op->getResult(0));
   if (OpOperand *added = isSum ? addedOperand(op) : nullptr)
     found.addOnce.push_back(added);
   for (auto [i, result] : llvm::enumerate(call.results))
@@ -313,29 +317,30 @@ void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
 //===- Sharding group -----------------------------------------------------===//
 
 /// All labels whose ranks a label must cover, itself first.
-static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label, const ShardingPropagator::Below &below) {
+static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label,
+                                                    const ShardingPropagator::RequiredBy &requiredBy) {
   llvm::SmallSetVector<int32_t, 4> reached;
   reached.insert(label);
   for (unsigned i = 0; i < reached.size(); ++i)
-    if (auto members = below.find(reached[i]); members != below.end())
+    if (auto members = requiredBy.find(reached[i]); members != requiredBy.end())
       reached.insert(members->second.begin(), members->second.end());
   return reached;
 }
 
 /// By label that must be on each rank of some others: these. Labels that depend on each other are merged.
-ShardingPropagator::Below ShardingPropagator::orderLabels() {
+ShardingPropagator::RequiredBy ShardingPropagator::mergeCycles() {
   while (true) {
-    Below below;
-    for (auto [label, member] : needs)
+    RequiredBy requiredBy;
+    for (auto [label, member] : requirements)
       if (find(label) != find(member))
-        below[find(label)].push_back(find(member));
+        requiredBy[find(label)].push_back(find(member));
     auto isCycle = [&](const std::pair<int32_t, int32_t> &need) {
       return find(need.first) != find(need.second) &&
-             reachedFrom(find(need.second), below).contains(find(need.first));
+             reachedFrom(find(need.second), requiredBy).contains(find(need.first));
     };
-    auto cycle = llvm::find_if(needs, isCycle);
-    if (cycle == needs.end())
-      return below;
+    auto cycle = llvm::find_if(requirements, isCycle);
+    if (cycle == requirements.end())
+      return requiredBy;
     unite(cycle->first, cycle->second);
   }
 }
@@ -345,17 +350,17 @@ static constexpr int32_t kUnnumbered = -2;
 
 /// Numbers the labels of the sharding group. Returns, by label, its number.
 std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
-  const Below below = orderLabels();
+  const RequiredBy requiredBy = mergeCycles();
   std::vector<int32_t> numbers(parents.size(), kUnnumbered);
   llvm::SetVector<int32_t> sharing;
-  for (auto &[ref, assignment] : tensors)
-    for (int32_t given : assignment.labels) {
-      int32_t label = given == ShardAssignment::kWhole ? given : find(given);
-      if (label == ShardAssignment::kWhole || numbers[label] != kUnnumbered || sharing.contains(label))
+  for (auto &[ref, labelled] : tensors)
+    for (int32_t given : labelled.labels) {
+      int32_t label = given == LabelledDim::kReplicated ? given : find(given);
+      if (label == LabelledDim::kReplicated || numbers[label] != kUnnumbered || sharing.contains(label))
         continue;
-      auto reached = reachedFrom(label, below);
+      auto reached = reachedFrom(label, requiredBy);
       if (llvm::any_of(reached, [&](int32_t other) { return everywhere.contains(other); }))
-        numbers[label] = ShardAssignment::kWhole;
+        numbers[label] = LabelledDim::kReplicated;
       else if (reached.size() > 1)
         sharing.insert(label);
       else
@@ -363,11 +368,11 @@ std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
     }
   for (int32_t label : sharing) {
     std::vector<int32_t> members;
-    for (int32_t member : reachedFrom(label, below))
+    for (int32_t member : reachedFrom(label, requiredBy))
       if (numbers[member] >= 0 && numbers[member] < found.count)
         members.push_back(numbers[member]);
     const bool isWhole = int32_t(members.size()) == found.count;
-    numbers[label] = isWhole ? ShardAssignment::kWhole : found.count + int32_t(found.shared.size());
+    numbers[label] = isWhole ? LabelledDim::kReplicated : found.count + int32_t(found.shared.size());
     if (!isWhole)
       found.shared.push_back(std::move(members));
   }
@@ -378,18 +383,18 @@ std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
 ShardingGroup ShardingPropagator::conclude() {
   ShardingGroup result;
   const std::vector<int32_t> numbers = number(result);
-  llvm::MapVector<TensorRef, ShardAssignment> flowed = std::move(tensors);
+  llvm::MapVector<TensorRef, LabelledDim> flowed = std::move(tensors);
   tensors = {};
-  for (auto &[ref, assignment] : flowed) {
-    ShardAssignment own = assignment;
+  for (auto &[ref, labelled] : flowed) {
+    LabelledDim own = labelled;
     for (int32_t &label : own.labels)
-      label = label == ShardAssignment::kWhole ? label : numbers[find(label)];
-    if (llvm::any_of(own.labels, [](int32_t label) { return label != ShardAssignment::kWhole; }))
+      label = label == LabelledDim::kReplicated ? label : numbers[find(label)];
+    if (llvm::any_of(own.labels, [](int32_t label) { return label != LabelledDim::kReplicated; }))
       tensors.insert({ref, std::move(own)});
-    else if (llvm::none_of(assignment.labels, [&](int32_t label) {
-               return label != ShardAssignment::kWhole && everywhere.contains(find(label));
+    else if (llvm::none_of(labelled.labels, [&](int32_t label) {
+               return label != LabelledDim::kReplicated && everywhere.contains(find(label));
              }))
-      result.whole.push_back(ref);
+      result.replicated.push_back(ref);
   }
   count = result.count;
   for (unsigned index : visited)
@@ -411,11 +416,11 @@ ShardingGroup ShardingPropagator::run(TensorRef tensor, unsigned dim, int64_t si
   return conclude();
 }
 
-ShardingGroup ShardingPropagator::keepWhole(ShardingGroup found) {
+ShardingGroup ShardingPropagator::keepReplicated(ShardingGroup found) {
   while (!found.gathers.empty()) {
     for (OpOperand *use : found.gathers)
-      for (int32_t label : tensors.find(ShardingPropagation::tensorOf(use->get()))->second.labels)
-        if (label != ShardAssignment::kWhole)
+      for (int32_t label : tensors.find(AnalyzedFunction::tensorOf(use->get()))->second.labels)
+        if (label != LabelledDim::kReplicated)
           everywhere.insert(find(label));
     found = conclude();
   }

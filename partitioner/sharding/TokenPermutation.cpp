@@ -29,8 +29,8 @@ static std::optional<SymbolicDim> multiple(StringRef text, int64_t times) {
 /// A constant number of the program, also one in a tensor.
 static std::optional<int64_t> constantOf(Value value) {
   if (auto held = value.getDefiningOp<ParamOp>())
-    return held.getValue() && held.getValue()->size() == 1 ? std::optional((*held.getValue())[0])
-                                                           : std::nullopt;
+    return held.getIntegers() && held.getIntegers()->size() == 1 ? std::optional((*held.getIntegers())[0])
+                                                                 : std::nullopt;
   auto made = value.getDefiningOp<OperatorOp>();
   if (made && semanticsOf(made.getName()).isScalar && made->getNumOperands() == 1 &&
       isTensorLike(value.getType()))
@@ -75,7 +75,7 @@ static std::optional<int64_t> boundOf(Value value, const ExampleShapes &shapes) 
   if (!source || !isa<OperatorOp>(source.getOwner()))
     return std::nullopt;
   auto op = cast<OperatorOp>(source.getOwner());
-  if (!semanticsOf(op.getName()).givesPositions || source.getResultNumber() + 1 != op->getNumResults())
+  if (!semanticsOf(op.getName()).lastResultIsIndices || source.getResultNumber() + 1 != op->getNumResults())
     return std::nullopt;
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto named = constantInt(op, "dim");
@@ -85,7 +85,7 @@ static std::optional<int64_t> boundOf(Value value, const ExampleShapes &shapes) 
 
 void TokenPermutation::visitAggregate(Operation *op) {
   if (Operation *sort = sortBefore(op))
-    known[op->getResult(0)] = {sort, Content::Items};
+    known[op->getResult(0)] = {sort, ValueRole::Items};
 }
 
 Operation *TokenPermutation::sortBefore(Operation *op) const {
@@ -104,74 +104,74 @@ bool TokenPermutation::beginOrder(OperatorOp op) {
       length(sorted).empty() || sortOf(sorted))
     return false;
   for (OpResult result : op->getResults())
-    known[result] = {op,
-                     result.getResultNumber() + 1 == op->getNumResults() ? Content::Sources : Content::Keys};
+    known[result] = {op, result.getResultNumber() + 1 == op->getNumResults() ? ValueRole::Permutation
+                                                                             : ValueRole::Keys};
   return true;
 }
 
 bool TokenPermutation::isRange(Value value, StringRef end) const {
   auto maker = value.getDefiningOp<OperatorOp>();
-  auto countsTo = maker ? semanticsOf(maker.getName()).countsTo : nullptr;
-  Value last = countsTo ? countsTo(maker) : Value();
+  auto arangeEnd = maker ? semanticsOf(maker.getName()).arangeEnd : nullptr;
+  Value last = arangeEnd ? arangeEnd(maker) : Value();
   auto size = last ? last.getDefiningOp<SizeOp>() : SizeOp();
   return size && size.getExpression() == end;
 }
 
 /// True if each integer that a key can be has its own bin, so that bins are in the order of groups.
 bool TokenPermutation::countsKeys(OperatorOp op, Operation *sort) const {
-  auto counted = semanticsOf(op.getName()).countedNumbers;
+  auto counted = semanticsOf(op.getName()).integerBins;
   const std::optional<int64_t> numbers = counted ? counted(op) : std::nullopt;
   auto bound = boundOf(sort->getOperand(0), shapes);
   auto descending = constantInt(OperatorOp(sort), "descending");
-  return is(op->getOperand(0), Content::Keys) && numbers && bound && *bound <= *numbers && descending == 0;
+  return is(op->getOperand(0), ValueRole::Keys) && numbers && bound && *bound <= *numbers && descending == 0;
 }
 
 std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp op, Operation *sort,
                                                                       bool &isBack) const {
-  auto rule = dimensionRuleOf(op, shapes);
-  if (!rule || rule->lookups.size() != 1)
+  auto rule = opShardingRuleOf(op, shapes);
+  if (!rule || rule->indexedDims.size() != 1)
     return std::nullopt;
-  const DimensionRule::Lookup &lookup = rule->lookups[0];
+  const OpShardingRule::IndexedDim &indexed = rule->indexedDims[0];
   SmallVector<Value> operands = flatOperands(op);
-  Value table = operands[lookup.operand], index = operands[lookup.index];
-  if (dimensionHolding(table.getType(), batch) != lookup.dim)
+  Value table = operands[indexed.tableOperand], index = operands[indexed.indicesOperand];
+  if (dimensionHolding(table.getType(), batch) != indexed.tableDim)
     return std::nullopt;
   StringRef rows = length(sort->getOperand(0));
-  if (is(index, Content::Sources) && !sortOf(table) &&
-      multiple(length(table), known.lookup(index).choices) == SymbolicDim::parse(rows))
-    return Known{sort, Content::Rows};
-  isBack = is(index, Content::Returns) && isInOrder(table) && !is(table, Content::Sources) &&
-           length(table) == rows;
+  if (is(index, ValueRole::Permutation) && !sortOf(table) &&
+      multiple(length(table), known.lookup(index).topK) == SymbolicDim::parse(rows))
+    return Known{sort, ValueRole::Rows};
+  isBack = is(index, ValueRole::InversePermutation) && isInOrder(table) &&
+           !is(table, ValueRole::Permutation) && length(table) == rows;
   return isBack ? std::optional(Known{}) : std::nullopt;
 }
 
 /// Writes along one dimension at all indices, so that nothing of the old values remains.
-std::optional<TokenPermutation::Known> TokenPermutation::followPlacing(OperatorOp op, Operation *sort,
+std::optional<TokenPermutation::Known> TokenPermutation::followScatter(OperatorOp op, Operation *sort,
                                                                        bool &isBack) const {
   auto indices = op->getOperand(1).getDefiningOp<ListOp>();
   if (!indices || indices.getElements().size() != 1 || constantInt(op, "accumulate") != 0)
     return std::nullopt;
   Value into = op->getOperand(0), index = indices.getElements()[0], values = op->getOperand(2);
   StringRef rows = length(sort->getOperand(0));
-  if (!is(index, Content::Sources) || known.lookup(index).choices != 1 ||
+  if (!is(index, ValueRole::Permutation) || known.lookup(index).topK != 1 ||
       dimensionHolding(into.getType(), batch) != 0u || length(into) != rows)
     return std::nullopt;
   if (isRange(values, rows))
-    return Known{sort, Content::Returns};
-  isBack = isInOrder(values) && !is(values, Content::Sources) && length(values) == rows &&
+    return Known{sort, ValueRole::InversePermutation};
+  isBack = isInOrder(values) && !is(values, ValueRole::Permutation) && length(values) == rows &&
            dimensionHolding(values.getType(), batch) == 0u;
   return isBack ? std::optional(Known{}) : std::nullopt;
 }
 
 /// True if the result's dtype can hold this content.
-static bool canHold(Value result, TokenPermutation::Content content) {
+static bool canHold(Value result, TokenPermutation::ValueRole content) {
   switch (content) {
-  case TokenPermutation::Content::Sources:
-  case TokenPermutation::Content::Returns:
+  case TokenPermutation::ValueRole::Permutation:
+  case TokenPermutation::ValueRole::InversePermutation:
     return holdsPositions(result);
-  case TokenPermutation::Content::Keys:
-  case TokenPermutation::Content::Counts:
-  case TokenPermutation::Content::Ends:
+  case TokenPermutation::ValueRole::Keys:
+  case TokenPermutation::ValueRole::Counts:
+  case TokenPermutation::ValueRole::Offsets:
     return holdsWholeNumbers(result);
   default:
     return true;
@@ -189,26 +189,26 @@ std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, O
   if (semantics.isCast && own.sort && length(first) == length(op->getResult(0)))
     return own;
   switch (semantics.permutationRole) {
-  case PermutationRole::Place:
-    return followPlacing(op, sort, isBack);
-  case PermutationRole::Count:
-    return countsKeys(op, sort) ? std::optional(Known{sort, Content::Counts}) : std::nullopt;
-  case PermutationRole::RunningSum:
-    return is(first, Content::Counts) ? std::optional(Known{sort, Content::Ends}) : std::nullopt;
+  case PermutationRole::Scatter:
+    return followScatter(op, sort, isBack);
+  case PermutationRole::Histogram:
+    return countsKeys(op, sort) ? std::optional(Known{sort, ValueRole::Counts}) : std::nullopt;
+  case PermutationRole::CumulativeSum:
+    return is(first, ValueRole::Counts) ? std::optional(Known{sort, ValueRole::Offsets}) : std::nullopt;
   case PermutationRole::Group: {
     // Further operands, such as a bias.
     auto more = op->getOperands().drop_front(3);
     bool isOne = llvm::none_of(more, [&](Value value) { return sortOf(value) || !length(value).empty(); }) &&
-                 is(first, Content::Rows) && is(op->getOperand(2), Content::Ends) &&
+                 is(first, ValueRole::Rows) && is(op->getOperand(2), ValueRole::Offsets) &&
                  !sortOf(op->getOperand(1)) && length(op->getOperand(1)).empty() &&
                  dimensionHolding(first.getType(), batch) == 0u &&
                  length(first) == length(sort->getOperand(0));
-    return isOne ? std::optional(Known{sort, Content::Rows}) : std::nullopt;
+    return isOne ? std::optional(Known{sort, ValueRole::Rows}) : std::nullopt;
   }
-  case PermutationRole::Quotient: {
-    auto choices = constantOf(op->getOperand(1));
-    bool isOne = is(first, Content::Sources) && own.choices == 1 && choices && *choices > 0;
-    return isOne ? std::optional(Known{sort, Content::Sources, *choices}) : std::nullopt;
+  case PermutationRole::FloorDivide: {
+    auto topK = constantOf(op->getOperand(1));
+    bool isOne = is(first, ValueRole::Permutation) && own.topK == 1 && topK && *topK > 0;
+    return isOne ? std::optional(Known{sort, ValueRole::Permutation, *topK}) : std::nullopt;
   }
   default:
     return std::nullopt;
@@ -222,7 +222,7 @@ bool TokenPermutation::isAligned(OperatorOp op) const {
     bool isMadeList = isa<ListType>(operand.getType()) && operand.getDefiningOp<OperatorOp>();
     if (!sortOf(operand))
       return !isMadeList && !dimensionHolding(operand.getType(), batch);
-    return isInOrder(operand) && !is(operand, Content::Sources);
+    return isInOrder(operand) && !is(operand, ValueRole::Permutation);
   });
 }
 
@@ -252,7 +252,7 @@ bool TokenPermutation::keepOrder(Operation *op) {
     // Splitting the batch's dimension would separate rows from their samples.
     if (isTensorLike(result.getType()) && length(result) != length(sort->getOperand(0)))
       return false;
-    known[result] = {sort, Content::Rows};
+    known[result] = {sort, ValueRole::Rows};
   }
   return true;
 }

@@ -3,11 +3,11 @@
 // A mixture of experts permutes the rows of its tokens: it sorts them by expert, computes each expert's rows
 // as one block, and restores the order of the batch:
 //
-//   keys, sources = sort(experts)               Keys, Sources
-//   rows = x[sources // choices]                Rows
-//   ends = cumsum(histc(keys))                  Counts, Ends
+//   keys, sources = sort(experts)               Keys, Permutation
+//   rows = x[sources // topK]                   Rows
+//   ends = cumsum(histc(keys))                  Counts, Offsets
 //   rows = grouped_mm(rows, weights, ends)      Rows
-//   returns[sources] = arange                   Returns
+//   returns[sources] = arange                   InversePermutation
 //   y = rows[returns]                           in the batch's own order again
 //
 // A row depends on its own sample only, whatever rows stand before it, so parts of the batch give parts of
@@ -29,14 +29,14 @@ public:
   TokenPermutation(llvm::StringRef batch, const ExampleShapes &shapes) : batch(batch), shapes(shapes) {}
 
   /// Role of a value relative to the sort that it depends on.
-  enum class Content {
-    Rows,    ///< rows in sorted order
-    Keys,    ///< the sorted keys
-    Sources, ///< by sorted row: its index before the sort; divided by `choices`, the token's index
-    Returns, ///< by index before the sort: the row's index after it (the inverse permutation)
-    Counts,  ///< by key: number of its rows
-    Ends,    ///< by key: end offset of its rows
-    Items,   ///< an aggregate; its items have roles of their own
+  enum class ValueRole {
+    Rows,               ///< rows in sorted order
+    Keys,               ///< the sorted keys
+    Permutation,        ///< by sorted row: its index before the sort; divided by `topK`, the token's index
+    InversePermutation, ///< by index before the sort: the row's index after it (the inverse permutation)
+    Counts,             ///< by key: number of its rows
+    Offsets,            ///< by key: end offset of its rows
+    Items,              ///< an aggregate; its items have roles of their own
   };
 
   enum class Verdict {
@@ -55,7 +55,7 @@ public:
   /// The sort that a value depends on; null if there is none, as for rows that are back in the batch's order.
   mlir::Operation *sortOf(mlir::Value value) const { return known.lookup(value).sort; }
   /// True if the value is an aggregate with an item that depends on a sort.
-  bool isAggregate(mlir::Value value) const { return is(value, Content::Items); }
+  bool isAggregate(mlir::Value value) const { return is(value, ValueRole::Items); }
   /// Gives `to` what is known of `from`, which is the same value.
   void share(mlir::Value from, mlir::Value to) {
     if (Known known = this->known.lookup(from); known.sort)
@@ -67,16 +67,16 @@ public:
 private:
   struct Known {
     mlir::Operation *sort = nullptr;
-    Content content = Content::Rows;
-    int64_t choices = 1;
+    ValueRole content = ValueRole::Rows;
+    int64_t topK = 1;
   };
 
-  bool is(mlir::Value value, Content content) const {
+  bool is(mlir::Value value, ValueRole content) const {
     auto found = known.find(value);
     return found != known.end() && found->second.content == content;
   }
   bool isInOrder(mlir::Value value) const {
-    return is(value, Content::Rows) || is(value, Content::Keys) || is(value, Content::Sources);
+    return is(value, ValueRole::Rows) || is(value, ValueRole::Keys) || is(value, ValueRole::Permutation);
   }
   /// The size of the dimension that holds the batch, as text; empty if there is none, and for lists.
   llvm::StringRef length(mlir::Value value) const;
@@ -87,7 +87,7 @@ private:
   /// recognised.
   std::optional<Known> follow(OperatorOp op, mlir::Operation *sort, bool &isBack) const;
   std::optional<Known> followLookup(OperatorOp op, mlir::Operation *sort, bool &isBack) const;
-  std::optional<Known> followPlacing(OperatorOp op, mlir::Operation *sort, bool &isBack) const;
+  std::optional<Known> followScatter(OperatorOp op, mlir::Operation *sort, bool &isBack) const;
   bool countsKeys(OperatorOp op, mlir::Operation *sort) const;
   bool isAligned(OperatorOp op) const;
 

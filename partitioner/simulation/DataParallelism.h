@@ -10,28 +10,27 @@
 namespace cleave {
 
 /// The highest ZeRO stage (Rajbhandari et al. 2020).
-inline constexpr uint32_t kMaxZero = 3;
+inline constexpr uint32_t kMaxZeroStage = 3;
 
 /// A data-parallel group: the ranks that hold the same pipeline stage, each for a part of the batch. ZeRO
 /// shards over them: the optimizer state from stage 1 on, gradients from stage 2 on, weights at stage 3.
 struct DataParallelGroup {
-  uint32_t ranks = 1, zero = 0;
+  uint32_t ranks = 1, zeroStage = 0;
   CollectiveCosts collectives = {};
 
-  /// Bytes of these totals that each rank holds. With Ψ parameters of 2 bytes, gradients of 2 bytes, K bytes
-  /// of optimizer state per parameter and N ranks, ZeRO stages 0 to 3 hold 2Ψ + 2Ψ + KΨ, 2Ψ + 2Ψ + KΨ/N, 2Ψ +
-  /// (2 + K)Ψ/N, and (2 + 2 + K)Ψ/N.
+  /// Bytes of these totals that each rank holds. ZeRO shards `optimizer` from stage 1 on, `gradients` from
+  /// stage 2 on, `weights` at stage 3; each sharded total is divided by the number of ranks, rounded up.
   int64_t heldBytes(int64_t weights, int64_t gradients, int64_t optimizer) const;
 
-  /// Costs of a stage on one rank of the group, from those of the unsharded stage `whole`.
+  /// Costs of a stage on one rank of the group, from those of the stage without sharding, `unsharded`.
   ///
   /// From ZeRO stage 2 on, gradients are reduced after each micro-batch, since a rank keeps only its shard of
   /// the sum. The pass that computes them takes the longer of its computation and its reductions, except for
-  /// the last bucket's, which is reduced at the end (`whenSummed`). At stage 3, weights are all-gathered for
-  /// each forward and each backward pass, one item of a module list at a time, while the item before
-  /// computes. A pass takes the longer of the two, after the gather of its first item; the gathered weights
-  /// of two items are held beside the rest.
-  TrainingStageCost partOf(const TrainingStageCost &whole) const;
+  /// the last bucket's, which is reduced at the end (`gradientsReducedAt`). At stage 3, weights are
+  /// all-gathered for each forward and each backward pass, one item of a module list at a time, while the
+  /// item before computes. A pass takes the longer of the two, after the gather of its first item; the
+  /// gathered weights of two items are held beside the rest.
+  TrainingStageCost shardedCost(const TrainingStageCost &unsharded) const;
 
   /// Time at which the gradients of a rank are reduced; not before its last backward pass ends. Reductions
   /// overlap with that pass: it goes through layers from the last to the first, and each bucket is reduced
@@ -39,16 +38,16 @@ struct DataParallelGroup {
   /// reduce-scatter.
   ///
   /// \param stages  of all ranks, numbered as in `rank`'s schedule.
-  double whenSummed(const RankForecast &rank, llvm::ArrayRef<TrainingStageCost> stages) const;
+  double gradientsReducedAt(const RankSimulation &rank, llvm::ArrayRef<TrainingStageCost> stages) const;
 
   /// Seconds of the all-gather of updated weights, which ranks hold whole but update in shards.
-  double gatherSeconds(int64_t weights) const;
+  double allGatherSeconds(int64_t weights) const;
 
 private:
   double seconds(CollectiveKind kind, int64_t bytes) const {
     return bytes > 0 ? collectives.seconds(kind, bytes, ranks) : 0;
   }
-  double sumSeconds(int64_t bytes) const;
+  double reduceSeconds(int64_t bytes) const;
 };
 
 } // namespace cleave

@@ -62,8 +62,8 @@ private:
 
 Layout::Layout(const Pipeline &pipeline, bool isSplit)
     : pipeline(pipeline), isSplit(isSplit), sources(pipeline.stages), targets(pipeline.stages),
-      rankIsFree(pipeline.ranks), forwardEnds(pipeline.stages, std::vector<uint32_t>(pipeline.microbatches)),
-      backwardEnds(forwardEnds) {
+      rankIsFree(pipeline.pipelineRanks),
+      forwardEnds(pipeline.stages, std::vector<uint32_t>(pipeline.microbatches)), backwardEnds(forwardEnds) {
   for (const plan::Transfer &transfer : pipeline.transfers) {
     assert(transfer.from < transfer.to && transfer.to < pipeline.stages && "transfers go to later stages");
     sources[transfer.to].push_back(transfer.from);
@@ -72,7 +72,7 @@ Layout::Layout(const Pipeline &pipeline, bool isSplit)
 }
 
 std::optional<uint32_t> Layout::beginOf(const Pass &pass) const {
-  uint32_t begin = rankIsFree[pass.stage % pipeline.ranks];
+  uint32_t begin = rankIsFree[pass.stage % pipeline.pipelineRanks];
   bool isReady = true;
   auto follow = [&](const Ends &ends, llvm::ArrayRef<uint32_t> stages) {
     for (uint32_t stage : stages) {
@@ -93,13 +93,13 @@ void Layout::add(const Pass &pass, uint32_t begin) {
   const bool isForward = pass.kind == ActionKind::Forward, isWeight = pass.kind == ActionKind::BackwardWeight;
   const uint32_t end = begin + (isForward || isWeight || isSplit ? 1 : 2);
   events.push_back({begin, /*isPass=*/true, pass.microbatch, pass.stage, /*peer=*/0, pass.kind});
-  rankIsFree[pass.stage % pipeline.ranks] = end;
+  rankIsFree[pass.stage % pipeline.pipelineRanks] = end;
   if (isWeight)
     return;
   (isForward ? forwardEnds : backwardEnds)[pass.stage][pass.microbatch] = end;
   for (uint32_t peer : (isForward ? targets : sources)[pass.stage])
     // Stages of one rank exchange values without actions.
-    if (peer % pipeline.ranks != pass.stage % pipeline.ranks)
+    if (peer % pipeline.pipelineRanks != pass.stage % pipeline.pipelineRanks)
       events.push_back({end, /*isPass=*/false, pass.microbatch, pass.stage, peer, ActionKind::Send});
 }
 
@@ -128,13 +128,13 @@ std::vector<Event> Layout::run(llvm::ArrayRef<std::vector<Pass>> orders) {
 /// Appends an action to all ranks that share the stage.
 static void append(plan::Schedule &schedule, const Pipeline &pipeline, ActionKind kind, uint32_t stage,
                    uint32_t microbatch, uint32_t peer) {
-  const uint32_t first = stage % pipeline.ranks * pipeline.width;
-  for (uint32_t rank = first; rank < first + pipeline.width; ++rank) {
+  const uint32_t first = stage % pipeline.pipelineRanks * pipeline.ranksPerDeviceGroup;
+  for (uint32_t rank = first; rank < first + pipeline.ranksPerDeviceGroup; ++rank) {
     auto action = std::make_unique<plan::Action>();
     action->kind = kind;
     action->stage = stage;
     action->microbatch = microbatch;
-    action->peer = peer;
+    action->peer_stage = peer;
     schedule.ranks[rank]->actions.push_back(std::move(action));
   }
 }
@@ -145,7 +145,7 @@ static plan::Schedule dealOut(const Pipeline &pipeline, llvm::StringRef name,
   schedule.signature = pipeline.signature;
   schedule.name = name.str();
   schedule.microbatches = pipeline.microbatches;
-  for (uint32_t rank = 0; rank < pipeline.ranks * pipeline.width; ++rank) {
+  for (uint32_t rank = 0; rank < pipeline.pipelineRanks * pipeline.ranksPerDeviceGroup; ++rank) {
     schedule.ranks.push_back(std::make_unique<plan::RankActions>());
     schedule.ranks.back()->rank = rank;
   }
@@ -161,8 +161,8 @@ static plan::Schedule dealOut(const Pipeline &pipeline, llvm::StringRef name,
 
 //===- Orders -------------------------------------------------------------===//
 
-static uint32_t stagesOfRank(const Pipeline &pipeline) {
-  return llvm::divideCeil(pipeline.stages, pipeline.ranks);
+static uint32_t stagesPerRank(const Pipeline &pipeline) {
+  return llvm::divideCeil(pipeline.stages, pipeline.pipelineRanks);
 }
 
 static bool exists(const Pipeline &pipeline, const Pass &pass) {
@@ -174,12 +174,12 @@ static bool exists(const Pipeline &pipeline, const Pass &pass) {
 /// passes do not exist.
 static std::vector<Pass> passesOf(const Pipeline &pipeline, uint32_t rank, ActionKind kind) {
   std::vector<Pass> passes;
-  const uint32_t stages = stagesOfRank(pipeline);
-  for (uint32_t group = 0; group < pipeline.microbatches; group += pipeline.ranks)
+  const uint32_t stages = stagesPerRank(pipeline);
+  for (uint32_t group = 0; group < pipeline.microbatches; group += pipeline.pipelineRanks)
     for (uint32_t index = 0; index < stages; ++index)
-      for (uint32_t microbatch = group; microbatch < group + pipeline.ranks; ++microbatch) {
+      for (uint32_t microbatch = group; microbatch < group + pipeline.pipelineRanks; ++microbatch) {
         const uint32_t own = kind == ActionKind::Forward ? index : stages - 1 - index;
-        passes.push_back({kind, own * pipeline.ranks + rank, microbatch});
+        passes.push_back({kind, own * pipeline.pipelineRanks + rank, microbatch});
       }
   return passes;
 }
@@ -210,47 +210,48 @@ static std::vector<Pass> orderOf(const Pipeline &pipeline, uint32_t rank, size_t
   return order;
 }
 
-static size_t warmUpOf(TrainingKind kind, const Pipeline &pipeline, uint32_t rank) {
-  const size_t later = pipeline.ranks - 1 - rank;
+static size_t warmUpOf(TrainingSchedule kind, const Pipeline &pipeline, uint32_t rank) {
+  const size_t later = pipeline.pipelineRanks - 1 - rank;
   switch (kind) {
-  case TrainingKind::Gpipe:
+  case TrainingSchedule::Gpipe:
     return SIZE_MAX;
-  case TrainingKind::OneForwardOneBackward:
-  case TrainingKind::ZeroBubbleH1:
+  case TrainingSchedule::OneForwardOneBackward:
+  case TrainingSchedule::ZeroBubbleH1:
     return later;
-  case TrainingKind::Interleaved:
-    return 2 * later + size_t(stagesOfRank(pipeline) - 1) * pipeline.ranks;
+  case TrainingSchedule::Interleaved:
+    return 2 * later + size_t(stagesPerRank(pipeline) - 1) * pipeline.pipelineRanks;
   }
   llvm_unreachable("all kinds are above");
 }
 
-llvm::StringRef nameOf(TrainingKind kind) {
+llvm::StringRef nameOf(TrainingSchedule kind) {
   static constexpr llvm::StringLiteral names[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
   return names[static_cast<size_t>(kind)];
 }
 
 plan::Schedule gpipe(const Pipeline &pipeline) {
-  assert(pipeline.ranks <= pipeline.stages && "every rank has a stage");
+  assert(pipeline.pipelineRanks <= pipeline.stages && "every rank has a stage");
   std::vector<std::vector<Pass>> orders;
-  for (uint32_t rank = 0; rank < pipeline.ranks; ++rank) {
+  for (uint32_t rank = 0; rank < pipeline.pipelineRanks; ++rank) {
     orders.push_back(passesOf(pipeline, rank, ActionKind::Forward));
     llvm::erase_if(orders.back(), [&](const Pass &pass) { return !exists(pipeline, pass); });
   }
-  return dealOut(pipeline, pipeline.ranks == pipeline.stages ? "gpipe" : "interleaved", orders,
+  return dealOut(pipeline, pipeline.pipelineRanks == pipeline.stages ? "gpipe" : "interleaved", orders,
                  /*isSplit=*/false);
 }
 
-llvm::Expected<plan::Schedule> trainingSchedule(TrainingKind kind, const Pipeline &pipeline) {
-  assert(pipeline.ranks <= pipeline.stages && "every rank has a stage");
-  const bool isSplit = kind == TrainingKind::ZeroBubbleH1;
-  if ((isSplit || kind == TrainingKind::OneForwardOneBackward) && pipeline.stages != pipeline.ranks)
+llvm::Expected<plan::Schedule> makeTrainingSchedule(TrainingSchedule kind, const Pipeline &pipeline) {
+  assert(pipeline.pipelineRanks <= pipeline.stages && "every rank has a stage");
+  const bool isSplit = kind == TrainingSchedule::ZeroBubbleH1;
+  if ((isSplit || kind == TrainingSchedule::OneForwardOneBackward) &&
+      pipeline.stages != pipeline.pipelineRanks)
     return llvm::createStringError(
         llvm::formatv("schedule {0}: found {1} stages on {2} ranks, expected one a rank; use "
                       "interleaved",
-                      nameOf(kind), pipeline.stages, pipeline.ranks)
+                      nameOf(kind), pipeline.stages, pipeline.pipelineRanks)
             .str());
   std::vector<std::vector<Pass>> orders;
-  for (uint32_t rank = 0; rank < pipeline.ranks; ++rank)
+  for (uint32_t rank = 0; rank < pipeline.pipelineRanks; ++rank)
     orders.push_back(orderOf(pipeline, rank, warmUpOf(kind, pipeline, rank),
                              isSplit ? std::optional<size_t>(rank) : std::nullopt));
   return dealOut(pipeline, nameOf(kind), orders, isSplit);

@@ -38,7 +38,7 @@ struct Progress {
 class Simulator {
 public:
   Simulator(const plan::Schedule &schedule, const PipelineCosts &costs);
-  llvm::Expected<Forecast> run();
+  llvm::Expected<SimulationResult> run();
 
 private:
   Error checkCosts() const;
@@ -75,7 +75,7 @@ private:
   std::vector<Progress> progress;
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, double> linkIsFree;
   std::vector<uint32_t> awake;
-  Forecast forecast;
+  SimulationResult simulation;
 };
 } // namespace
 
@@ -90,14 +90,14 @@ static Key keyOf(ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t 
 }
 
 static Key keyOf(const Action &action) {
-  return keyOf(action.kind, action.stage, action.microbatch, isTransport(action) ? action.peer : 0);
+  return keyOf(action.kind, action.stage, action.microbatch, isTransport(action) ? action.peer_stage : 0);
 }
 
 Simulator::Simulator(const plan::Schedule &schedule, const PipelineCosts &costs)
     : schedule(schedule), costs(costs), sources(costs.stages.size()), targets(costs.stages.size()),
       firstRank(costs.stages.size(), kNowhere), lastPass(costs.stages.size(), ActionKind::Forward),
       progress(schedule.ranks.size()) {
-  forecast.ranks.resize(schedule.ranks.size());
+  simulation.ranks.resize(schedule.ranks.size());
   for (const TransferSize &transfer : costs.transfers) {
     assert(transfer.from < transfer.to && transfer.to < costs.stages.size() &&
            "transfers go to later stages");
@@ -154,9 +154,9 @@ Error Simulator::checkActions() const {
       };
       if (action->stage >= costs.stages.size())
         return refuse(": there are costs of " + llvm::Twine(costs.stages.size()) + " stages");
-      if (isTransport(*action) && !bytes.contains(std::minmax(action->stage, action->peer)))
+      if (isTransport(*action) && !bytes.contains(std::minmax(action->stage, action->peer_stage)))
         return refuse(": there is nothing to move between these stages");
-      if (isTransport(*action) && firstRank[action->peer] == kNowhere)
+      if (isTransport(*action) && firstRank[action->peer_stage] == kNowhere)
         return refuse(": no rank has the other stage");
     }
   return Error::success();
@@ -220,21 +220,21 @@ std::optional<double> Simulator::readyTime(uint32_t rank, const Action &action) 
     afterOwn(ActionKind::BackwardInput);
   // Activations go to later stages, gradients to earlier ones.
   if (action.kind == ActionKind::Send)
-    afterOwn(action.stage < action.peer ? ActionKind::Forward : ActionKind::BackwardInput);
+    afterOwn(action.stage < action.peer_stage ? ActionKind::Forward : ActionKind::BackwardInput);
   return isReady ? std::optional(time) : std::nullopt;
 }
 
 /// Records the rank's next action, which ends at `end`.
 void Simulator::finish(uint32_t rank, const Action &action, double end) {
   Progress &own = progress[rank];
-  forecast.ranks[rank].timeline.push_back({action, own.free, end});
+  simulation.ranks[rank].timeline.push_back({action, own.free, end});
   own.ends[keyOf(action)] = own.free = end;
   ++own.next;
 }
 
 /// Runs a pass once all ranks of the tensor-parallel group have reached it.
 bool Simulator::compute(uint32_t rank, const Action &action) {
-  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerDeviceGroup,
+  const uint32_t size = costs.tensorParallelSize ? costs.tensorParallelSize : costs.ranksPerDeviceGroup,
                  first = rank - rank % size,
                  end = std::min<uint64_t>(uint64_t(first) + size, progress.size());
   double begin = 0;
@@ -247,7 +247,7 @@ bool Simulator::compute(uint32_t rank, const Action &action) {
   }
   const double seconds = secondsOf(action);
   for (uint32_t own = first; own < end; ++own) {
-    forecast.ranks[own].busySeconds += seconds;
+    simulation.ranks[own].busySeconds += seconds;
     progress[own].free = begin;
     finish(own, *head(own), begin + seconds);
     if (own != rank)
@@ -259,10 +259,10 @@ bool Simulator::compute(uint32_t rank, const Action &action) {
 /// Runs a send and its receive once both ranks have reached them.
 bool Simulator::meet(uint32_t rank, const Action &action) {
   const bool sends = action.kind == ActionKind::Send;
-  const uint32_t other = counterpartOf(rank, action.peer);
+  const uint32_t other = counterpartOf(rank, action.peer_stage);
   const Action *partner = head(other);
   const Key wanted =
-      keyOf(sends ? ActionKind::Recv : ActionKind::Send, action.peer, action.microbatch, action.stage);
+      keyOf(sends ? ActionKind::Recv : ActionKind::Send, action.peer_stage, action.microbatch, action.stage);
   if (!partner || keyOf(*partner) != wanted)
     return false;
   std::optional<double> ready = readyTime(rank, action), otherReady = readyTime(other, *partner);
@@ -270,7 +270,7 @@ bool Simulator::meet(uint32_t rank, const Action &action) {
     return false;
   const Link &link = sends ? linkBetween(rank, other) : linkBetween(other, rank);
   const double end = std::max(*ready, *otherReady) + link.latencySeconds +
-                     bytesBetween(action.stage, action.peer) / link.bytesPerSecond;
+                     bytesBetween(action.stage, action.peer_stage) / link.bytesPerSecond;
   progress[sends ? other : rank].posted.insert(sends ? wanted : keyOf(action));
   finish(other, *partner, end);
   finish(rank, action, end);
@@ -283,14 +283,14 @@ bool Simulator::send(uint32_t rank, const Action &action) {
   std::optional<double> ready = readyTime(rank, action);
   if (!ready)
     return false;
-  const uint32_t other = counterpartOf(rank, action.peer);
+  const uint32_t other = counterpartOf(rank, action.peer_stage);
   const Link &link = linkBetween(rank, other);
   double &linkFree = linkIsFree[{rank, other}];
   const double departure = std::max(*ready, linkFree);
-  linkFree = departure + bytesBetween(action.stage, action.peer) / link.bytesPerSecond;
+  linkFree = departure + bytesBetween(action.stage, action.peer_stage) / link.bytesPerSecond;
   const double arrival = linkFree + link.latencySeconds;
-  progress[other].ends[keyOf(ActionKind::Recv, action.peer, action.microbatch, action.stage)] = arrival;
-  forecast.ranks[rank].timeline.push_back({action, departure, arrival});
+  progress[other].ends[keyOf(ActionKind::Recv, action.peer_stage, action.microbatch, action.stage)] = arrival;
+  simulation.ranks[rank].timeline.push_back({action, departure, arrival});
   ++progress[rank].next;
   awake.push_back(other);
   return true;
@@ -310,7 +310,7 @@ void Simulator::advance(uint32_t rank) {
         return;
     } else {
       progress[rank].posted.insert(keyOf(*action));
-      forecast.ranks[rank].timeline.push_back({*action, progress[rank].free, progress[rank].free});
+      simulation.ranks[rank].timeline.push_back({*action, progress[rank].free, progress[rank].free});
       ++progress[rank].next;
     }
   }
@@ -322,7 +322,7 @@ Error Simulator::checkDone() const {
   std::vector<std::string> waiting;
   for (uint32_t rank = 0; rank < progress.size(); ++rank) {
     const Action *action = head(rank);
-    for (const TimedAction &timed : forecast.ranks[rank].timeline)
+    for (const TimedAction &timed : simulation.ranks[rank].timeline)
       if (!action && timed.action.kind == ActionKind::Recv &&
           !progress[rank].ends.contains(keyOf(timed.action)))
         action = &timed.action;
@@ -337,7 +337,7 @@ Error Simulator::checkDone() const {
 
 /// Ends the receives that were posted before their messages arrived.
 void Simulator::endReceives(uint32_t rank) {
-  for (TimedAction &timed : forecast.ranks[rank].timeline)
+  for (TimedAction &timed : simulation.ranks[rank].timeline)
     if (timed.action.kind == ActionKind::Recv)
       timed.end = std::max(timed.begin, progress[rank].ends.lookup(keyOf(timed.action)));
 }
@@ -349,7 +349,7 @@ namespace {
 struct Change {
   double time;
   int64_t bytes;
-  int32_t activations;
+  int32_t inFlight;
 };
 } // namespace
 
@@ -362,28 +362,28 @@ int64_t Simulator::activationOf(uint32_t stage, uint32_t rank) const {
 static constexpr int64_t kMaxBytes = int64_t(1) << 62;
 
 /// Changes at one time count in the order of `changes`. False if there are too many bytes.
-static bool accumulate(std::vector<Change> &changes, RankForecast &rank) {
+static bool accumulate(std::vector<Change> &changes, RankSimulation &rank) {
   llvm::stable_sort(changes, [](const Change &a, const Change &b) { return a.time < b.time; });
   LiveValues now{0, 0, 0};
   for (const Change &change : changes) {
-    if (change.bytes == 0 && change.activations == 0)
+    if (change.bytes == 0 && change.inFlight == 0)
       continue;
     if (std::max(std::abs(now.bytes), std::abs(change.bytes)) > kMaxBytes)
       return false;
-    now = {change.time, now.activations + change.activations, now.bytes + change.bytes};
+    now = {change.time, now.inFlight + change.inFlight, now.bytes + change.bytes};
     rank.live.push_back(now);
-    rank.peakActivations = std::max(rank.peakActivations, now.activations);
+    rank.peakInFlight = std::max(rank.peakInFlight, now.inFlight);
     rank.peakBytes = std::max(rank.peakBytes, now.bytes);
   }
   return rank.peakBytes <= kMaxBytes;
 }
 
-/// A value waits from the end of the action that makes or receives it to its send, or to the begin of the
+/// A value waits from the end of the action that makes or receives it to its send, or to the beginning of the
 /// forward pass that uses it, whose activations then include it. A gradient waits to the end of the backward
 /// pass that uses it.
 Error Simulator::followValues(uint32_t rank) {
   std::vector<Change> changes;
-  for (const TimedAction &timed : forecast.ranks[rank].timeline) {
+  for (const TimedAction &timed : simulation.ranks[rank].timeline) {
     const Action &action = timed.action;
     const int64_t activation = activationOf(action.stage, rank);
     auto change = [&](double time, ArrayRef<uint32_t> stages, int sign) {
@@ -391,9 +391,9 @@ Error Simulator::followValues(uint32_t rank) {
         changes.push_back({time, sign * bytesBetween(action.stage, stage), 0});
     };
     if (action.kind == ActionKind::Send)
-      change(timed.end, action.peer, -1);
+      change(timed.end, action.peer_stage, -1);
     if (action.kind == ActionKind::Recv)
-      change(costs.overlapsTransfers ? timed.begin : timed.end, action.peer, 1);
+      change(costs.overlapsTransfers ? timed.begin : timed.end, action.peer_stage, 1);
     if (action.kind == ActionKind::Forward) {
       change(timed.begin, sources[action.stage], -1);
       changes.push_back({timed.begin, activation, 1});
@@ -407,12 +407,12 @@ Error Simulator::followValues(uint32_t rank) {
     if (action.kind == ActionKind::BackwardInput)
       change(timed.end, sources[action.stage], 1);
   }
-  if (!accumulate(changes, forecast.ranks[rank]))
+  if (!accumulate(changes, simulation.ranks[rank]))
     return invalid(schedule, "rank " + llvm::Twine(rank) + " would hold more than 2^62 bytes");
   return Error::success();
 }
 
-std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base) {
+std::vector<MemoryStep> memoryOverTime(const RankSimulation &rank, int64_t base) {
   std::vector<MemoryStep> steps{{0, base}};
   for (size_t next = 0; next < rank.live.size();) {
     const double time = rank.live[next].time;
@@ -421,7 +421,7 @@ std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base) {
       last = base + rank.live[next].bytes;
       most = std::max(most, last);
     }
-    // Values present at the begin have no time before it.
+    // Values present at the beginning have no time before it.
     if (time == 0)
       steps.clear();
     if (most > last && (steps.empty() || most > steps.back().bytes))
@@ -434,7 +434,7 @@ std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base) {
 
 //===- Simulation ---------------------------------------------------------===//
 
-llvm::Expected<Forecast> Simulator::run() {
+llvm::Expected<SimulationResult> Simulator::run() {
   if (Error error = checkCosts())
     return error;
   if (Error error = checkActions())
@@ -450,15 +450,15 @@ llvm::Expected<Forecast> Simulator::run() {
     return error;
   for (uint32_t rank = 0; rank < progress.size(); ++rank) {
     endReceives(rank);
-    for (const TimedAction &timed : forecast.ranks[rank].timeline)
-      forecast.seconds = std::max(forecast.seconds, timed.end);
+    for (const TimedAction &timed : simulation.ranks[rank].timeline)
+      simulation.seconds = std::max(simulation.seconds, timed.end);
     if (Error error = followValues(rank))
       return error;
   }
-  return std::move(forecast);
+  return std::move(simulation);
 }
 
-llvm::Expected<Forecast> simulate(const plan::Schedule &schedule, const PipelineCosts &costs) {
+llvm::Expected<SimulationResult> simulate(const plan::Schedule &schedule, const PipelineCosts &costs) {
   return Simulator(schedule, costs).run();
 }
 

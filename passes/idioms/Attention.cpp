@@ -44,7 +44,7 @@ enum class Layer { Mask, Fill, Scale };
 
 /// A product with, or quotient by, a number: the other operand, and the factor.
 static std::optional<NumberAndValue> readScale(Value value, Match &match) {
-  OperatorOp op = match.made(value, {"aten.mul", "aten.div"});
+  OperatorOp op = match.producerOf(value, {"aten.mul", "aten.div"});
   auto parts = op ? withNumber(op) : std::nullopt;
   if (!parts || !isSameShape(parts->value.getType(), value.getType()) || parts->number == 0)
     return std::nullopt;
@@ -63,7 +63,7 @@ static bool canMask(Value value) {
 
 /// The scores below a `where` or `masked_fill`.
 static Value readFill(Value value, Scores &scores) {
-  OperatorOp op = scores.match.made(value, {"aten.where", "aten.masked_fill"});
+  OperatorOp op = scores.match.producerOf(value, {"aten.where", "aten.masked_fill"});
   if (!op || op->getNumOperands() != 3)
     return {};
   bool isWhere = op.getBaseName() == "aten.where";
@@ -83,7 +83,7 @@ static Value readFill(Value value, Scores &scores) {
 static std::optional<Scores> readScores(Value value, Scores scores, Layer layer) {
   if (!floatTensor(value))
     return std::nullopt;
-  if (OperatorOp product = scores.match.made(value, {"aten.matmul"})) {
+  if (OperatorOp product = scores.match.producerOf(value, {"aten.matmul"})) {
     scores.query = product->getOperand(0);
     scores.transposedKey = product->getOperand(1);
     return scores;
@@ -98,7 +98,7 @@ static std::optional<Scores> readScores(Value value, Scores scores, Layer layer)
   Scores filled = scores;
   if (Value inner = readFill(value, filled))
     return readScores(inner, filled, Layer::Fill);
-  OperatorOp sum = scores.match.made(value, {"aten.add"});
+  OperatorOp sum = scores.match.producerOf(value, {"aten.add"});
   if (!sum || !isPlainSum(sum))
     return std::nullopt;
   for (unsigned side : {0, 1}) {
@@ -128,7 +128,7 @@ static Value takeScale(Value operand, Scores &scores) {
 
 /// The tensor that `value` is with its last two dimensions swapped; null if it is not made so.
 static Value untransposed(Value value) {
-  OperatorOp op = Match().made(value, {"aten.transpose"});
+  OperatorOp op = Match().producerOf(value, {"aten.transpose"});
   bool isLastTwo = op && op.getName() == "aten.transpose.int" &&
                    ((isDim(op, "dim0", -1, 4) && isDim(op, "dim1", -2, 4)) ||
                     (isDim(op, "dim0", -2, 4) && isDim(op, "dim1", -1, 4)));
@@ -170,7 +170,7 @@ static bool isTakenInAnyLayout(Value value, bool isSwapped = false) {
       return false;
     const OpSemantics &semantics = semanticsOf(op.getName());
     bool isRowMajor = isSwapped && semantics.mayBeView && !semantics.isCast;
-    return semantics.takesAnyLayout || isRowMajor ||
+    return semantics.givesContiguous || isRowMajor ||
            (!isSwapped && semantics.permutes && swapsHeads(op) &&
             isTakenInAnyLayout(op->getResult(0), /*isSwapped=*/true));
   });
@@ -187,9 +187,9 @@ struct Attention : RewritePattern {
     scores->query = takeScale(scores->query, *scores);
     scores->transposedKey = takeScale(scores->transposedKey, *scores);
     if (!hasKernel(scores->query, scores->transposedKey, root->getOperand(1)) ||
-        !scores->match.isReplacedWith(root))
+        !scores->match.onlyRootEscapes(root))
       return failure();
-    Maker make(rewriter, root);
+    OperatorBuilder make(rewriter, root);
     Type type = root->getResult(0).getType();
     Value key = untransposed(scores->transposedKey);
     if (!key)
@@ -206,14 +206,14 @@ struct Attention : RewritePattern {
 
   static std::optional<Scores> readSoftmax(Value value) {
     Scores scores;
-    OperatorOp softmax = scores.match.made(value, {"aten.softmax"});
+    OperatorOp softmax = scores.match.producerOf(value, {"aten.softmax"});
     if (!softmax || softmax.getName() != "aten.softmax.int" || !isDim(softmax, "dim", -1, 4) ||
         !isSameShape(softmax->getOperand(0).getType(), value.getType()))
       return std::nullopt;
     return readScores(softmax->getOperand(0), scores, Layer::Mask);
   }
 
-  static Value makeMask(const Scores &scores, Maker &make) {
+  static Value makeMask(const Scores &scores, OperatorBuilder &make) {
     Value mask;
     if (scores.fill)
       mask = make.call("aten.where.Scalar", {scores.fill->condition, make.real(scores.fill->whereTrue),

@@ -17,9 +17,11 @@ namespace cleave {
 
 /// The tensor [b, g, t, d] of which `value` repeats every head n times; null if it is not made so.
 static Value unrepeated(Value value, Match &match) {
-  OperatorOp reshape = match.made(value, {"aten.reshape"});
-  OperatorOp expand = reshape ? match.made(reshape->getOperand(0), {"aten.expand"}) : OperatorOp(nullptr);
-  OperatorOp unsqueeze = expand ? match.made(expand->getOperand(0), {"aten.unsqueeze"}) : OperatorOp(nullptr);
+  OperatorOp reshape = match.producerOf(value, {"aten.reshape"});
+  OperatorOp expand =
+      reshape ? match.producerOf(reshape->getOperand(0), {"aten.expand"}) : OperatorOp(nullptr);
+  OperatorOp unsqueeze =
+      expand ? match.producerOf(expand->getOperand(0), {"aten.unsqueeze"}) : OperatorOp(nullptr);
   if (!unsqueeze || !isDim(unsqueeze, "dim", 2, 5))
     return {};
   Value source = unsqueeze->getOperand(0);
@@ -50,9 +52,9 @@ struct GroupedAttention : RewritePattern {
         !isSameSize(query, 1, cast<RankedTensorType>(attention.getArgument("key").getType()), 1) ||
         cast<RankedTensorType>(key.getType()).getDimSize(1) !=
             cast<RankedTensorType>(value.getType()).getDimSize(1) ||
-        !match.isReplacedWith(root))
+        !match.onlyRootEscapes(root))
       return failure();
-    Maker make(rewriter, root);
+    OperatorBuilder make(rewriter, root);
     SmallVector<Value> operands(root->getOperands());
     for (auto [operand, argument] : llvm::zip(operands, attention.getSchema().arguments)) {
       if (argument.name == "key")

@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace cleave {
 
-OperatorOp Match::made(Value value, std::initializer_list<StringRef> names) {
+OperatorOp Match::producerOf(Value value, std::initializer_list<StringRef> names) {
   auto op = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
   if (!op || !llvm::is_contained(names, op.getBaseName()))
     return OperatorOp(nullptr);
@@ -14,7 +14,7 @@ OperatorOp Match::made(Value value, std::initializer_list<StringRef> names) {
   return op;
 }
 
-bool Match::isReplacedWith(Operation *root) const {
+bool Match::onlyRootEscapes(Operation *root) const {
   return llvm::all_of(ops, [&](Operation *op) {
     return op == root ||
            (op->getBlock() == root->getBlock() && llvm::all_of(op->getUsers(), [&](Operation *user) {
@@ -28,8 +28,8 @@ std::optional<double> numberOf(Value value) {
     if (auto number = param.getNumberAttr())
       return number.getValueAsDouble();
     auto type = dyn_cast<RankedTensorType>(param.getType());
-    bool isNumber = param.getRole() == "constant" && param.getValue() && type && type.getRank() == 0;
-    return isNumber ? std::optional<double>(param.getValue()->front()) : std::nullopt;
+    bool isNumber = param.getRole() == "constant" && param.getIntegers() && type && type.getRank() == 0;
+    return isNumber ? std::optional<double>(param.getIntegers()->front()) : std::nullopt;
   }
   auto op = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
   if (auto type = op && op.getName() == "aten.full" ? floatTensor(value) : RankedTensorType();
@@ -99,40 +99,40 @@ bool isDim(OperatorOp op, StringRef argument, int64_t dim, int64_t rank) {
   return found && (found.getInt() == dim || found.getInt() == dim + rank);
 }
 
-Value Maker::call(StringRef name, ValueRange operands, Type type) {
+Value OperatorBuilder::call(StringRef name, ValueRange operands, Type type) {
   return OperatorOp::create(rewriter, loc, name, operands,
                             type ? type : UnknownTensorType::get(rewriter.getContext()))
       ->getResult(0);
 }
 
-Value Maker::list(ValueRange tensors) {
+Value OperatorBuilder::list(ValueRange tensors) {
   return rewriter.create<ListOp>(
       loc, ListType::get(rewriter.getContext(), UnknownTensorType::get(rewriter.getContext())), tensors);
 }
 
-Value Maker::integer(int64_t value) {
+Value OperatorBuilder::integer(int64_t value) {
   return rewriter.create<ConstantOp>(loc, rewriter.getI64Type(), rewriter.getI64IntegerAttr(value));
 }
 
-Value Maker::integers(ArrayRef<int64_t> values) {
+Value OperatorBuilder::integers(ArrayRef<int64_t> values) {
   return rewriter.create<ConstantOp>(loc, ListType::get(rewriter.getContext(), rewriter.getI64Type()),
                                      rewriter.getI64ArrayAttr(values));
 }
 
-Value Maker::real(double value) {
+Value OperatorBuilder::real(double value) {
   return rewriter.create<ConstantOp>(loc, rewriter.getF64Type(), rewriter.getF64FloatAttr(value));
 }
 
-Value Maker::boolean(bool value) {
+Value OperatorBuilder::boolean(bool value) {
   return rewriter.create<ConstantOp>(loc, rewriter.getI1Type(), rewriter.getBoolAttr(value));
 }
 
-Value Maker::string(StringRef value) {
+Value OperatorBuilder::string(StringRef value) {
   return rewriter.create<ConstantOp>(loc, StringType::get(rewriter.getContext()),
                                      rewriter.getStringAttr(value));
 }
 
-Value Maker::none() {
+Value OperatorBuilder::none() {
   return rewriter.create<ConstantOp>(loc, rewriter.getNoneType(), rewriter.getUnitAttr());
 }
 

@@ -22,15 +22,15 @@ void addRotary(mlir::RewritePatternSet &patterns);
 void addAttention(mlir::RewritePatternSet &patterns);
 void addGroupedAttention(mlir::RewritePatternSet &patterns);
 
-/// The operations of one match. `made` records the operator that makes a value.
+/// The operations of one match. `producerOf` adds the operator that it returns.
 class Match {
 public:
   /// The operator that makes `value`, if its name without overload is one of `names`; null otherwise.
-  OperatorOp made(mlir::Value value, std::initializer_list<llvm::StringRef> names);
+  OperatorOp producerOf(mlir::Value value, std::initializer_list<llvm::StringRef> names);
   void add(mlir::Operation *op) { ops.insert(op); }
   /// True if all operations are in one block and only `root` has users outside the match, so that the others
   /// are dead once `root` is replaced.
-  bool isReplacedWith(mlir::Operation *root) const;
+  bool onlyRootEscapes(mlir::Operation *root) const;
 
 private:
   llvm::SetVector<mlir::Operation *> ops;
@@ -64,9 +64,10 @@ bool isDim(OperatorOp op, llvm::StringRef argument, int64_t dim, int64_t rank);
 
 /// Creates operators with constant arguments before one operation. Types of intermediate results are left to
 /// infer-types.
-class Maker {
+class OperatorBuilder {
 public:
-  Maker(mlir::PatternRewriter &rewriter, mlir::Operation *at) : rewriter(rewriter), loc(at->getLoc()) {
+  OperatorBuilder(mlir::PatternRewriter &rewriter, mlir::Operation *at)
+      : rewriter(rewriter), loc(at->getLoc()) {
     rewriter.setInsertionPoint(at);
   }
   mlir::Value call(llvm::StringRef name, mlir::ValueRange operands, mlir::Type type = {});

@@ -17,7 +17,7 @@ namespace cleave {
 
 /// True for mean(x²) over the last dimension, kept, of this x.
 static bool isMeanSquare(Value value, Value x, Match &match) {
-  auto mean = match.made(value, {"aten.mean"});
+  auto mean = match.producerOf(value, {"aten.mean"});
   int64_t rank = cast<RankedTensorType>(x.getType()).getRank();
   auto dims = mean ? constantInts(mean, "dim") : std::nullopt;
   if (!dims || dims->size() != 1 || ((*dims)[0] != -1 && (*dims)[0] != rank - 1) ||
@@ -27,27 +27,27 @@ static bool isMeanSquare(Value value, Value x, Match &match) {
   if (!isSameShape(squared.getType(), x.getType()) || !floatTensor(value) ||
       floatTensor(value).getElementType() != floatTensor(x).getElementType())
     return false;
-  if (auto op = match.made(squared, {"aten.square"}))
+  if (auto op = match.producerOf(squared, {"aten.square"}))
     return op->getOperand(0) == x;
-  if (auto op = match.made(squared, {"aten.mul"}))
+  if (auto op = match.producerOf(squared, {"aten.mul"}))
     return op->getOperand(0) == x && op->getOperand(1) == x;
-  auto op = match.made(squared, {"aten.pow"});
+  auto op = match.producerOf(squared, {"aten.pow"});
   return op && op->getOperand(0) == x && numberOf(op->getOperand(1)) == 2;
 }
 
 static LogicalResult rewriteNorm(Operation *root, Value x, Value scale, PatternRewriter &rewriter) {
   Match match;
   RankedTensorType type = floatTensor(x);
-  auto rsqrt = match.made(scale, {"aten.rsqrt"});
+  auto rsqrt = match.producerOf(scale, {"aten.rsqrt"});
   if (!type || type.getRank() == 0 || !rsqrt || !isSameShape(type, root->getResult(0).getType()))
     return failure();
-  auto sum = match.made(rsqrt->getOperand(0), {"aten.add"});
+  auto sum = match.producerOf(rsqrt->getOperand(0), {"aten.add"});
   auto parts = sum && isPlainSum(sum) ? withNumber(sum) : std::nullopt;
   int64_t size = type.getShape().back();
   if (!parts || parts->number < 0 || size == ShapedType::kDynamic || !isMeanSquare(parts->value, x, match) ||
-      !match.isReplacedWith(root))
+      !match.onlyRootEscapes(root))
     return failure();
-  Maker make(rewriter, root);
+  OperatorBuilder make(rewriter, root);
   rewriter.replaceOp(root, make.call("aten.rms_norm",
                                      {x, make.integers(size), make.none(), make.real(parts->number)},
                                      root->getResult(0).getType()));
@@ -56,15 +56,15 @@ static LogicalResult rewriteNorm(Operation *root, Value x, Value scale, PatternR
 
 static LogicalResult rewriteWeight(Operation *root, Value normed, Value weight, PatternRewriter &rewriter) {
   Match match;
-  auto norm = match.made(normed, {"aten.rms_norm"});
+  auto norm = match.producerOf(normed, {"aten.rms_norm"});
   RankedTensorType type = floatTensor(normed), weights = floatTensor(weight);
   if (!norm || !type || !weights || !isa<NoneType>(norm.getArgument("weight").getType()))
     return failure();
   auto shape = constantInts(norm, "normalized_shape");
   if (!shape || weights.getShape() != ArrayRef<int64_t>(*shape) ||
-      weights.getElementType() != type.getElementType() || !match.isReplacedWith(root))
+      weights.getElementType() != type.getElementType() || !match.onlyRootEscapes(root))
     return failure();
-  Maker make(rewriter, root);
+  OperatorBuilder make(rewriter, root);
   rewriter.replaceOp(root, make.call("aten.rms_norm",
                                      {norm->getOperand(0), norm.getArgument("normalized_shape"), weight,
                                       norm.getArgument("eps")},

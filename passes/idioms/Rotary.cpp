@@ -30,14 +30,14 @@ static bool isLastSlice(OperatorOp slice, Value x, int64_t from, int64_t to) {
 static bool isHalfTurn(Value value, Value x, Match &match) {
   auto type = cast<RankedTensorType>(x.getType());
   int64_t size = type.getShape().back();
-  auto cat = match.made(value, {"aten.cat"});
+  auto cat = match.producerOf(value, {"aten.cat"});
   auto halves = cat ? cat->getOperand(0).getDefiningOp<ListOp>() : ListOp();
   if (!halves || halves.getElements().size() != 2 || !isDim(cat, "dim", -1, type.getRank()))
     return false;
   match.add(halves);
-  auto neg = match.made(halves.getElements()[0], {"aten.neg"});
-  auto upper = neg ? match.made(neg->getOperand(0), {"aten.slice"}) : OperatorOp(nullptr);
-  auto lower = match.made(halves.getElements()[1], {"aten.slice"});
+  auto neg = match.producerOf(halves.getElements()[0], {"aten.neg"});
+  auto upper = neg ? match.producerOf(neg->getOperand(0), {"aten.slice"}) : OperatorOp(nullptr);
+  auto lower = match.producerOf(halves.getElements()[1], {"aten.slice"});
   return upper && lower && isLastSlice(upper, x, size / 2, size) && isLastSlice(lower, x, 0, size / 2);
 }
 
@@ -47,8 +47,8 @@ struct Rotary : RewritePattern {
 
   LogicalResult matchAndRewrite(Operation *root, PatternRewriter &rewriter) const override {
     Match read;
-    auto left = read.made(root->getOperand(0), {"aten.mul"}),
-         right = read.made(root->getOperand(1), {"aten.mul"});
+    auto left = read.producerOf(root->getOperand(0), {"aten.mul"}),
+         right = read.producerOf(root->getOperand(1), {"aten.mul"});
     if (!left || !right || left == right || !isPlainSum(OperatorOp(root)))
       return failure();
     // Tries both orders of the products, and of their factors.
@@ -73,9 +73,9 @@ struct Rotary : RewritePattern {
     if (size == ShapedType::kDynamic || size % 2 || sines.getShape().back() != size ||
         !isSameShape(type, root->getResult(0).getType()) ||
         !isSameShape(type, straight->getResult(0).getType()) || !isHalfTurn(turned, x, match) ||
-        !match.isReplacedWith(root))
+        !match.onlyRootEscapes(root))
       return failure();
-    Maker make(rewriter, root);
+    OperatorBuilder make(rewriter, root);
     Value last = make.integer(-1), zero = make.integer(0), half = make.integer(size / 2),
           one = make.integer(1);
     Value end = make.integer(std::numeric_limits<int64_t>::max());

@@ -46,12 +46,12 @@ private:
   }
 
   bool multiplyFactors(Value value, int64_t power, Product &product) {
-    if (auto op = match.made(value, {"aten.mul"})) {
+    if (auto op = match.producerOf(value, {"aten.mul"})) {
       multiply(op->getOperand(0), power, product);
       multiply(op->getOperand(1), power, product);
       return true;
     }
-    if (auto op = match.made(value, {"aten.square"})) {
+    if (auto op = match.producerOf(value, {"aten.square"})) {
       multiply(op->getOperand(0), 2 * power, product);
       return true;
     }
@@ -78,8 +78,8 @@ struct TanhGelu : RewritePattern {
     if (!floatTensor(root->getResult(0)))
       return failure();
     for (Value x : candidates(root))
-      if (Match match; isGelu(root, x, match) && match.isReplacedWith(root)) {
-        Maker make(rewriter, root);
+      if (Match match; isGelu(root, x, match) && match.onlyRootEscapes(root)) {
+        OperatorBuilder make(rewriter, root);
         rewriter.replaceOp(root,
                            make.call("aten.gelu", {x, make.string("tanh")}, root->getResult(0).getType()));
         return success();
@@ -92,7 +92,7 @@ struct TanhGelu : RewritePattern {
     SmallVector<Value> found;
     for (Value operand : root->getOperands()) {
       found.push_back(operand);
-      if (auto op = Match().made(operand, {"aten.mul"}))
+      if (auto op = Match().producerOf(operand, {"aten.mul"}))
         found.append({op->getOperand(0), op->getOperand(1)});
     }
     return found;
@@ -113,7 +113,7 @@ struct TanhGelu : RewritePattern {
 
   static bool isOnePlusTanh(Value value, Value x, Type element, Match &match) {
     auto sum = onePlus(value, match);
-    auto tanh = sum ? match.made(*sum, {"aten.tanh"}) : OperatorOp(nullptr);
+    auto tanh = sum ? match.producerOf(*sum, {"aten.tanh"}) : OperatorOp(nullptr);
     if (!tanh)
       return false;
     Product inner = ProductReader(x, match).read(tanh->getOperand(0));
@@ -137,7 +137,7 @@ struct TanhGelu : RewritePattern {
       auto rest = onePlus(value, match);
       return rest && isTerm(*rest);
     }
-    OperatorOp sum = match.made(value, {"aten.add"});
+    OperatorOp sum = match.producerOf(value, {"aten.add"});
     if (!sum || !isPlainSum(sum))
       return false;
     Value left = sum->getOperand(0), right = sum->getOperand(1);
@@ -146,7 +146,7 @@ struct TanhGelu : RewritePattern {
 
   /// The value to which 1 is added.
   static std::optional<Value> onePlus(Value value, Match &match) {
-    OperatorOp sum = match.made(value, {"aten.add"});
+    OperatorOp sum = match.producerOf(value, {"aten.add"});
     auto parts = sum && isPlainSum(sum) ? withNumber(sum) : std::nullopt;
     return parts && parts->number == 1 ? std::optional<Value>(parts->value) : std::nullopt;
   }

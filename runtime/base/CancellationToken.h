@@ -12,7 +12,7 @@ class CancellationToken {
 public:
   virtual ~CancellationToken() = default;
   /// True once the request is cancelled. Whoever cancels it also wakes the waiting threads.
-  virtual bool isOver() const = 0;
+  virtual bool isCancelled() const = 0;
   virtual std::chrono::steady_clock::time_point deadline() = 0;
   /// Called by a waiting thread that finds the deadline passed. Cancels the request.
   virtual void expire() = 0;

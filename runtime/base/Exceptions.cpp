@@ -17,7 +17,9 @@ static bool isOfMemory(const std::exception &exception) {
   return dynamic_cast<const std::bad_alloc *>(&exception) != nullptr;
 }
 
-bool isShortage(const std::exception &exception) { return isOfMemory(exception) || isOfThread(exception); }
+bool isOutOfResources(const std::exception &exception) {
+  return isOfMemory(exception) || isOfThread(exception);
+}
 
 std::string messageOf(const std::exception &exception) {
   if (isOfMemory(exception))

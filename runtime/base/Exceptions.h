@@ -8,8 +8,8 @@
 
 namespace cleave::runtime {
 
-/// True if this process has run out of memory or threads. No other process caused such an error.
-bool isShortage(const std::exception &exception);
+/// True if this process has run out of memory or threads, so that no other process is to blame.
+bool isOutOfResources(const std::exception &exception);
 
 /// The message of an exception, without libtorch's backtrace and without surrounding space.
 std::string messageOf(const std::exception &exception);

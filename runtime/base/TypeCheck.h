@@ -16,8 +16,8 @@ class TypeCheck {
 public:
   TypeCheck(const plan::Program &program, const plan::Signature &signature);
 
-  /// Throws where `value` does not have the type predicted for `slot`: dtype, rank, a size, or the stride of
-  /// a dimension with more than one element. A slot without a prediction accepts any value.
+  /// Throws where `value` does not have the type predicted for `slot`: dtype, number of dimensions, a size,
+  /// or the stride of a dimension with more than one element. A slot without a prediction accepts any value.
   void check(uint32_t slot, const c10::IValue &value, llvm::ArrayRef<int64_t> symbols) const;
 
 private:

@@ -169,32 +169,32 @@ Expected<c10::IValue> toValue(const plan::Constant &constant) {
   return catching([&] { return convert(constant); });
 }
 
-static bool isElsewhere(c10::Device place, const at::Tensor &tensor) {
-  return tensor.defined() && tensor.device() != place && !(tensor.is_cpu() && tensor.dim() == 0);
+static bool isElsewhere(c10::Device device, const at::Tensor &tensor) {
+  return tensor.defined() && tensor.device() != device && !(tensor.is_cpu() && tensor.dim() == 0);
 }
 
-static bool hasElsewhere(c10::Device place, const c10::IValue &value) {
+static bool hasElsewhere(c10::Device device, const c10::IValue &value) {
   bool found = false;
   value.visit([&](const c10::IValue &part) {
-    return found = found || (part.isTensor() && isElsewhere(place, part.toTensor()));
+    return found = found || (part.isTensor() && isElsewhere(device, part.toTensor()));
   });
   return found;
 }
 
-static at::Tensor moved(c10::Device place, const at::Tensor &tensor) {
+static at::Tensor moved(c10::Device device, const at::Tensor &tensor) {
   const bool canBePinned = tensor.layout() == at::kStrided && !tensor.is_quantized();
-  return place.is_cuda() && tensor.is_cpu() && canBePinned
-             ? tensor.pin_memory().to(place, /*non_blocking=*/true)
-             : tensor.to(place);
+  return device.is_cuda() && tensor.is_cpu() && canBePinned
+             ? tensor.pin_memory().to(device, /*non_blocking=*/true)
+             : tensor.to(device);
 }
 
-c10::IValue movedTo(c10::Device place, c10::IValue value) {
+c10::IValue movedTo(c10::Device device, c10::IValue value) {
   if (value.isTensor())
-    return isElsewhere(place, value.toTensor()) ? moved(place, value.toTensor()) : std::move(value);
-  return hasElsewhere(place, value) ? value.deepcopy(place) : std::move(value);
+    return isElsewhere(device, value.toTensor()) ? moved(device, value.toTensor()) : std::move(value);
+  return hasElsewhere(device, value) ? value.deepcopy(device) : std::move(value);
 }
 
-bool hasOwnElements(const at::Tensor &tensor) {
+bool hasNoInternalOverlap(const at::Tensor &tensor) {
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (int64_t i = 0; i < tensor.dim(); ++i)
     if (tensor.size(i) > 1)

@@ -29,13 +29,14 @@ void checkEntries(llvm::ArrayRef<c10::IValue> entries);
 
 llvm::Expected<c10::IValue> toValue(const plan::Constant &constant);
 
-/// `value` with its tensors on the device `place`; `value` itself where they are there already. A copy from
+/// `value` with its tensors on the device `device`; `value` itself where they are there already. A copy from
 /// the CPU to a GPU goes through pinned memory, asynchronously, on the current stream. CPU scalars are not
 /// moved: operators accept them beside tensors of any device, and reading them never synchronizes.
-c10::IValue movedTo(c10::Device place, c10::IValue value);
+c10::IValue movedTo(c10::Device device, c10::IValue value);
 
-/// True if each element of `tensor` has memory of its own, as far as strides in order of size show it.
-bool hasOwnElements(const at::Tensor &tensor);
+/// True if no two elements of `tensor` share memory. Decided from sizes and strides alone; may be false for
+/// interleaved strides that do not overlap.
+bool hasNoInternalOverlap(const at::Tensor &tensor);
 
 /// `int64[4, 128]`.
 std::string describe(const at::Tensor &tensor);

@@ -1,4 +1,4 @@
-//===- Communicator.h - Collectives of one tensor-parallel group -*- C++ -*-===//
+//===- Communicator.h - A tensor-parallel group -----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 #define CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 
@@ -10,8 +10,8 @@ namespace cleave::runtime {
 /// Communicator of one rank in its tensor-parallel group. All ranks of the group call the same collectives in
 /// the same order. collectives/Collectives.h defines the results, and what ranges and pieces are. Reductions
 /// add element by element in rank order, and in float32 for narrower floats, so results are bitwise
-/// deterministic. Throws c10::Error where ranks disagree, when the request fails meanwhile, and at its
-/// deadline.
+/// deterministic; an all-reduce over NCCL adds in the order that NCCL chooses. Throws c10::Error where ranks
+/// disagree, when the request fails meanwhile, and at its deadline.
 class Communicator {
 public:
   virtual ~Communicator() = default;

@@ -32,9 +32,9 @@ static void sumAs(ArrayRef<const char *> inputs, ArrayRef<char *> outputs, int64
     for (const char *input : inputs.drop_front())
       addTo(sums, reinterpret_cast<const Element *>(input) + begin, size);
     for (char *output : outputs) {
-      Element *place = reinterpret_cast<Element *>(output) + begin;
+      Element *sum = reinterpret_cast<Element *>(output) + begin;
       for (int64_t i = 0; i < size; ++i)
-        place[i] = static_cast<Element>(sums[i]);
+        sum[i] = static_cast<Element>(sums[i]);
     }
   }
 }

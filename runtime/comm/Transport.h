@@ -1,8 +1,8 @@
 //===- Transport.h - Messages and key-value store ---------------*- C++ -*-===//
 //
 // Two services between the processes of a run, as in c10d: point-to-point messages and a key-value store.
-// Gloo.cpp implements both and is the only file that knows c10d. Both throw exceptions derived from
-// std::exception.
+// Gloo.cpp implements both. Only it and the GPU groups (DeviceProcessGroup, DeviceLinks, the CUDA plugin) use
+// c10d. Both services throw exceptions derived from std::exception.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_COMM_TRANSPORT_H
@@ -33,7 +33,7 @@ public:
 };
 
 /// How long a failing process waits to hear of an earlier failure elsewhere, which explains more.
-inline constexpr std::chrono::seconds kLastWord{1};
+inline constexpr std::chrono::seconds kEarlierFailureWait{1};
 
 /// Thrown by waits on a closed transport.
 class TransportClosed : public std::runtime_error {
@@ -43,12 +43,12 @@ public:
 
 /// Kind of a message. Messages with the same tag between two ranks arrive in the order in which they were
 /// sent.
-enum class Tag : uint32_t { Values, Outputs, Group, Meeting, Commands };
+enum class Tag : uint32_t { Values, Outputs, Collective, Control, Commands };
 
 /// A pending send or receive. Its memory must stay valid until `wait` has returned or thrown.
-class Message {
+class PendingMessage {
 public:
-  virtual ~Message() = default;
+  virtual ~PendingMessage() = default;
   /// Returns when the message has been sent or received. Throws PeerLost or TransportClosed.
   virtual void wait() = 0;
 };
@@ -58,9 +58,9 @@ public:
 class Transport {
 public:
   virtual ~Transport() = default;
-  virtual std::unique_ptr<Message> send(uint32_t to, Tag tag, const void *data, size_t bytes) = 0;
+  virtual std::unique_ptr<PendingMessage> send(uint32_t to, Tag tag, const void *data, size_t bytes) = 0;
   /// `bytes` is the size of the buffer: at least the size of the message.
-  virtual std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) = 0;
+  virtual std::unique_ptr<PendingMessage> receive(uint32_t from, Tag tag, void *data, size_t bytes) = 0;
   /// Closes the transport: every wait, pending or later, throws TransportClosed.
   virtual void close() = 0;
 };
@@ -74,20 +74,21 @@ public:
   /// Sets `key` if it is not set, and returns its value. `value` is not empty.
   virtual std::string setOnce(const std::string &key, const std::string &value) = 0;
   /// Sets `key` if its value is `expected`, and returns its value (compare-and-set).
-  virtual std::string replace(const std::string &key, const std::string &expected,
-                              const std::string &value) = 0;
+  virtual std::string compareSet(const std::string &key, const std::string &expected,
+                                 const std::string &value) = 0;
   /// The values of `keys`, all of which are set.
   virtual std::vector<std::string> values(const std::vector<std::string> &keys) = 0;
   virtual void erase(const std::string &key) = 0;
   /// A view of the keys below `prefix`: those of a store whose `Launch::prefix` is followed by `/` and
   /// `prefix`.
-  virtual std::unique_ptr<Store> below(const std::string &prefix) = 0;
+  virtual std::unique_ptr<Store> withPrefix(const std::string &prefix) = 0;
 };
 
 /// Connects to the store, or creates it where this process is to hold it. Also makes this process ignore
 /// SIGPIPE, unless it handles that signal itself.
+/// \param connectTimeout  for the first connection; the default is `timeout`, which limits every later call.
 std::unique_ptr<Store> openStore(const Launch &launch, std::chrono::milliseconds timeout,
-                                 std::optional<std::chrono::milliseconds> connecting = std::nullopt);
+                                 std::optional<std::chrono::milliseconds> connectTimeout = std::nullopt);
 
 /// Connects with all other processes, which call this too. Uses a store connection of its own; the store
 /// exists already.

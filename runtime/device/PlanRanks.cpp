@@ -76,22 +76,22 @@ Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
 size_t rankCount(const plan::Plan &plan) { return size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp; }
 
 uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action) {
-  const auto &own = plan.stages[action.stage]->ranks, &others = plan.stages[action.peer]->ranks;
+  const auto &own = plan.stages[action.stage]->ranks, &others = plan.stages[action.peer_stage]->ranks;
   return others[llvm::find(own, rank) - own.begin()];
 }
 
-bool givesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf) {
+bool producesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf) {
   const plan::Signature &own = *plan.signatures[signature];
   const plan::Output &output = *own.outputs[leaf];
   const bool isShared = own.batch >= 0 && plan::batchDimension(*output.type, own.batch);
-  return llvm::is_contained(plan.stages[output.stage]->ranks, rank) && plan::tensorRankOf(plan, rank) == 0 &&
-         (isShared || plan::dataRankOf(plan, rank) == 0);
+  return llvm::is_contained(plan.stages[output.stage]->ranks, rank) && plan::tpRankOf(plan, rank) == 0 &&
+         (isShared || plan::dpRankOf(plan, rank) == 0);
 }
 
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank) {
   std::vector<const plan::Program *> programs;
   for (const auto &program : plan.programs)
-    if (program->tp_rank == plan::tensorRankOf(plan, rank) &&
+    if (program->tp_rank == plan::tpRankOf(plan, rank) &&
         llvm::is_contained(plan.stages[program->stage]->ranks, rank))
       programs.push_back(program.get());
   return programs;

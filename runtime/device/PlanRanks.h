@@ -32,7 +32,7 @@ uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &actio
 /// True if `rank` has leaf `leaf` of the outputs of `signature`, or a part of it: the first tensor-parallel
 /// rank of each data-parallel rank has the outputs of its micro-batches. An output without a batch dimension
 /// comes from the first data-parallel rank alone.
-bool givesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf);
+bool producesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf);
 
 /// The programs that `rank` runs, of all signatures, in the order of the plan.
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank);

@@ -8,38 +8,38 @@ namespace cleave::runtime {
 using c10::IValue;
 using c10::impl::VirtualGuardImpl;
 
-bool isQueued(c10::Device place) { return !place.is_cpu() && !place.is_meta(); }
+bool isAsynchronous(c10::Device device) { return !device.is_cpu() && !device.is_meta(); }
 
-c10::Stream newStream(c10::Device place) {
-  return VirtualGuardImpl(place.type()).getStreamFromGlobalPool(place);
+c10::Stream newStream(c10::Device device) {
+  return VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }
 
 /// Current stream of this thread.
-static c10::Stream currentStream(c10::Device place) {
-  return VirtualGuardImpl(place.type()).getStream(place);
+static c10::Stream currentStream(c10::Device device) {
+  return VirtualGuardImpl(device.type()).getStream(device);
 }
 
-void synchronize(c10::Device place) {
-  if (isQueued(place))
-    VirtualGuardImpl(place.type()).synchronizeStream(currentStream(place));
+void synchronize(c10::Device device) {
+  if (isAsynchronous(device))
+    VirtualGuardImpl(device.type()).synchronizeStream(currentStream(device));
 }
 
 /// Calls `visit` with every tensor of `values` that is on a GPU.
-template <typename Visit> static void visitQueued(llvm::ArrayRef<IValue> values, Visit visit) {
+template <typename Visit> static void visitAsynchronous(llvm::ArrayRef<IValue> values, Visit visit) {
   for (const IValue &value : values)
     value.visit([&](const IValue &part) {
-      if (part.isTensor() && part.toTensor().defined() && isQueued(part.toTensor().device()))
+      if (part.isTensor() && part.toTensor().defined() && isAsynchronous(part.toTensor().device()))
         visit(part.toTensor());
       return false;
     });
 }
 
 StreamEvents::StreamEvents(llvm::ArrayRef<IValue> values) {
-  visitQueued(values, [&](const at::Tensor &tensor) {
-    const c10::Device place = tensor.device();
-    if (llvm::any_of(events, [&](const c10::Event &event) { return event.device() == place; }))
+  visitAsynchronous(values, [&](const at::Tensor &tensor) {
+    const c10::Device device = tensor.device();
+    if (llvm::any_of(events, [&](const c10::Event &event) { return event.device() == device; }))
       return;
-    events.emplace_back(place.type()).record(currentStream(place));
+    events.emplace_back(device.type()).record(currentStream(device));
   });
 }
 
@@ -55,11 +55,12 @@ static void keepFor(const at::Tensor &tensor, c10::Stream stream) {
 }
 
 void recordStream(llvm::ArrayRef<IValue> values) {
-  visitQueued(values, [](const at::Tensor &tensor) { keepFor(tensor, currentStream(tensor.device())); });
+  visitAsynchronous(values,
+                    [](const at::Tensor &tensor) { keepFor(tensor, currentStream(tensor.device())); });
 }
 
 void recordDefaultStream(const at::Tensor &tensor) {
-  if (isQueued(tensor.device()))
+  if (isAsynchronous(tensor.device()))
     keepFor(tensor, VirtualGuardImpl(tensor.device().type()).getDefaultStream(tensor.device()));
 }
 

@@ -10,16 +10,16 @@
 
 namespace cleave::runtime {
 
-/// True if calls on the device `place` are asynchronous, as on GPUs. Calls of one thread run in order, on its
-/// current stream; calls of different threads are unordered.
-bool isQueued(c10::Device place);
+/// True if calls on the device `device` are asynchronous, as on GPUs. Calls of one thread run in order, on
+/// its current stream; calls of different threads are unordered.
+bool isAsynchronous(c10::Device device);
 
-/// A stream on the GPU `place`, from libtorch's pool.
-c10::Stream newStream(c10::Device place);
+/// A stream on the GPU `device`, from libtorch's pool.
+c10::Stream newStream(c10::Device device);
 
-/// Waits until all calls of this thread on the device `place` have completed; returns at once on the CPU.
+/// Waits until all calls of this thread on the device `device` have completed; returns at once on the CPU.
 /// Throws where one failed.
-void synchronize(c10::Device place);
+void synchronize(c10::Device device);
 
 /// Events recorded on this thread's current streams of the GPUs that hold given values.
 class StreamEvents {

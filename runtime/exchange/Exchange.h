@@ -44,22 +44,23 @@ public:
   virtual bool send(const P2PKey &key, std::vector<c10::IValue> &values) = 0;
   /// Receives values from the sender, and counts them in `receiver`; false when the request failed.
   virtual bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) = 0;
-  /// Sends this process's share of a request's outputs to the process that waits for them, which leaves them
-  /// undefined here. Each rank calls it when it has done its part.
-  virtual void giveOutputs(uint32_t signature, const Microbatches &microbatches,
+  /// Sends this process's part of a request's outputs to the process that waits for them. `outputs` are
+  /// undefined afterwards. Each rank calls it when it has done its part.
+  virtual void sendOutputs(uint32_t signature, const Microbatches &microbatches,
                            std::vector<at::Tensor> &outputs) = 0;
   /// True if this process receives outputs from others.
-  virtual bool takesOutputs(uint32_t signature) const = 0;
+  virtual bool receivesOutputs(uint32_t signature) const = 0;
   /// Waits for the outputs of other processes. Called for each request in order.
-  virtual std::vector<Output> takeOutputs(uint32_t signature, const Microbatches &microbatches) = 0;
+  virtual std::vector<Output> receiveOutputs(uint32_t signature, const Microbatches &microbatches) = 0;
 
   /// Wakes waiting threads, after the request has failed.
   virtual void wake() = 0;
   /// Agrees with all processes on the message of a failure. Returns `message`, or an earlier one if another
   /// rank has failed before. Called without the request's lock.
-  virtual std::string agree(std::string message) = 0;
-  /// As agree, for a rank that does not answer any more. `context` says who noticed, and where.
-  virtual std::string lose(uint32_t rank, const std::string &context) = 0;
+  virtual std::string agreeOnFailure(std::string message) = 0;
+  /// Agrees with all processes that `rank` does not answer any more, and returns the message of the failure,
+  /// as agreeOnFailure does. `context` says which rank noticed it, and while doing what.
+  virtual std::string reportLost(uint32_t rank, const std::string &context) = 0;
   /// What `rank` waits for in a collective, `rank 3 in spmd::all_reduce`; else empty.
   virtual std::string awaited(uint32_t rank) const = 0;
   /// What every rank does, where a request does not see all ranks; else empty.

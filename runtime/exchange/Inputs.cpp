@@ -134,7 +134,7 @@ llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signatur
 
 /// A tensor over the memory that `tensor` covers, without the rest of the caller's storage. Keeps the storage
 /// alive.
-static at::Tensor apart(const at::Tensor &tensor) {
+static at::Tensor withOwnStorage(const at::Tensor &tensor) {
   if (!tensor.is_cpu() || tensor.storage().nbytes() == tensor.nbytes())
     return tensor;
   // Never written: no operator of a plan writes to its operands.
@@ -142,11 +142,11 @@ static at::Tensor apart(const at::Tensor &tensor) {
   return at::from_blob(data, tensor.sizes(), [tensor](void *) {}, at::TensorOptions(tensor.scalar_type()));
 }
 
-std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs) {
+std::vector<at::Tensor> canonicalized(llvm::ArrayRef<at::Tensor> inputs) {
   c10::InferenceMode inference;
   std::vector<at::Tensor> tensors;
   for (const at::Tensor &input : inputs)
-    tensors.push_back(apart(input.resolve_conj().resolve_neg().contiguous()));
+    tensors.push_back(withOwnStorage(input.resolve_conj().resolve_neg().contiguous()));
   return tensors;
 }
 

@@ -12,13 +12,13 @@
 namespace cleave::runtime {
 
 /// The sizes of a signature's symbols, from `inputs`. Fails where the inputs do not match the signature:
-/// their number, a dtype, a rank, a fixed size, a size that contradicts another use of its symbol, or a
-/// tensor that is not on the CPU. With `sizesAlone` tensors may also be on the device `meta`.
+/// their number, a dtype, a number of dimensions, a fixed size, a size that contradicts another use of its
+/// symbol, or a tensor that is not on the CPU. With `sizesAlone` tensors may also be on the device `meta`.
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
                                                  llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone = false);
 
 /// The inputs as programs expect them: contiguous, not lazily conjugated, and each in a storage of its own.
-std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs);
+std::vector<at::Tensor> canonicalized(llvm::ArrayRef<at::Tensor> inputs);
 
 } // namespace cleave::runtime
 

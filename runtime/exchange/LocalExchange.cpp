@@ -21,7 +21,7 @@ std::string LocalExchange::awaited(uint32_t rank) const {
   return groups.empty() ? "" : groups[rank / groupSize]->awaited(rank % groupSize);
 }
 
-std::string LocalExchange::lose(uint32_t rank, const std::string &context) {
+std::string LocalExchange::reportLost(uint32_t rank, const std::string &context) {
   return "rank " + std::to_string(rank) + " has died; " + context;
 }
 
@@ -38,25 +38,25 @@ void LocalExchange::wake() {
 template <typename Condition>
 bool LocalExchange::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
   if (reached())
-    return !cancellation.isOver();
+    return !cancellation.isCancelled();
   lock.unlock();
   // The request has begun, so its deadline does not change.
   const auto deadline = cancellation.deadline();
   lock.lock();
-  if (!changed.wait_until(lock, deadline, [&] { return reached() || cancellation.isOver(); })) {
+  if (!changed.wait_until(lock, deadline, [&] { return reached() || cancellation.isCancelled(); })) {
     lock.unlock();
     cancellation.expire();
     lock.lock();
   }
-  return !cancellation.isOver();
+  return !cancellation.isCancelled();
 }
 
 bool LocalExchange::send(const P2PKey &key, std::vector<c10::IValue> &values) {
-  StreamEvents made(values);
+  StreamEvents ready(values);
   std::unique_lock lock(mutex);
   Mailbox &mailbox = mailboxOf(key);
   mailbox.values = &values;
-  mailbox.made = std::move(made);
+  mailbox.ready = std::move(ready);
   changed.notify_all();
   // A sender that ran ahead would hold more than the plan's peak.
   const bool isTaken = waitUntil(lock, [&] { return mailbox.taken; });
@@ -78,11 +78,11 @@ bool LocalExchange::receive(const P2PKey &key, MemoryAccount &receiver, std::vec
   values.clear();
   for (c10::IValue &value : *mailbox.values)
     values.push_back(std::move(value));
-  const StreamEvents made = std::move(mailbox.made);
+  const StreamEvents ready = std::move(mailbox.ready);
   mailbox.taken = true;
   changed.notify_all();
   lock.unlock();
-  made.wait();
+  ready.wait();
   recordStream(values);
   return true;
 }

@@ -29,12 +29,12 @@ public:
   /// Returns when the receiver has taken the values; until then the sender owns their memory.
   bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
-  void giveOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
-  bool takesOutputs(uint32_t) const override { return false; }
-  std::vector<Output> takeOutputs(uint32_t, const Microbatches &) override { return {}; }
+  void sendOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
+  bool receivesOutputs(uint32_t) const override { return false; }
+  std::vector<Output> receiveOutputs(uint32_t, const Microbatches &) override { return {}; }
   void wake() override;
-  std::string agree(std::string message) override { return message; }
-  std::string lose(uint32_t rank, const std::string &context) override;
+  std::string agreeOnFailure(std::string message) override { return message; }
+  std::string reportLost(uint32_t rank, const std::string &context) override;
   std::string awaited(uint32_t rank) const override;
   std::string describeRanks() override { return ""; }
 
@@ -44,7 +44,7 @@ private:
     std::vector<c10::IValue> *values = nullptr;
     bool taken = false;
     /// Events after which the sender's GPUs have made the values.
-    StreamEvents made;
+    StreamEvents ready;
   };
 
   Mailbox &mailboxOf(const P2PKey &key) { return mailboxes[key.transfer * microbatches + key.microbatch]; }

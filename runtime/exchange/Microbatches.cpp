@@ -36,14 +36,14 @@ std::optional<uint32_t> Microbatches::batchOf(size_t leaf) const {
 }
 
 at::Tensor Microbatches::allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
-                                        c10::Device place) const {
+                                        c10::Device device) const {
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   const uint32_t dim = *batchOf(leaf);
   // `size` fails if the output has fewer dimensions than the plan says.
   const int64_t rows = output.size(dim) / (end - begin) * samples;
   std::vector<int64_t> shape = output.sizes().vec();
   shape[dim] = rows;
-  return at::empty(shape, output.options().device(place).pinned_memory(place.is_cpu() && output.is_cuda()));
+  return at::empty(shape, output.options().device(device).pinned_memory(device.is_cpu() && output.is_cuda()));
 }
 
 at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
@@ -55,14 +55,14 @@ at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Te
 
 void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output,
                                const at::Tensor &whole) const {
-  const at::Tensor place = outputOf(microbatch, leaf, whole);
+  const at::Tensor part = outputOf(microbatch, leaf, whole);
   const uint32_t dim = *batchOf(leaf);
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
-  TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == place.size(dim), "output ", leaf, " has ",
+  TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == part.size(dim), "output ", leaf, " has ",
               output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");
   // With non_blocking, libtorch copies from a GPU to a non-contiguous destination through unpinned memory,
   // and does not wait for it.
-  place.copy_(output, /*non_blocking=*/place.is_contiguous());
+  part.copy_(output, /*non_blocking=*/part.is_contiguous());
 }
 
 } // namespace cleave::runtime

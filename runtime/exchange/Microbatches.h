@@ -28,10 +28,10 @@ public:
   /// True if leaf `leaf` of the outputs is joined from the micro-batches. Otherwise all micro-batches make
   /// the same value.
   bool joins(size_t leaf) const { return batchOf(leaf).has_value(); }
-  /// For a joined leaf: allocates the whole output on the device `place`, where micro-batch `microbatch`
+  /// For a joined leaf: allocates the whole output on the device `device`, where micro-batch `microbatch`
   /// makes `output`. CPU memory that a GPU writes to is pinned.
   at::Tensor allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
-                            c10::Device place) const;
+                            c10::Device device) const;
   /// Copies `output`, what a micro-batch makes for a joined leaf, into its part of `whole`. The copy from a
   /// GPU is asynchronous.
   void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, const at::Tensor &whole) const;

@@ -42,33 +42,33 @@ void Sender::send(std::vector<IValue> &values) {
       value = movedTo(c10::kCPU, std::move(value));
   // The receiver blocks its GPU as soon as it knows of the tensors, so they must be ready.
   if (link)
-    synchronize(link->place);
-  outgoing = serialize(values, link ? std::optional(link->place) : std::nullopt);
+    synchronize(link->device);
+  outgoing = serialize(values, link ? std::optional(link->device) : std::nullopt);
   values.clear();
   Sizes sizes{outgoing.header.size(), 0};
-  for (const Block &block : outgoing.blocks)
+  for (const TensorMemory &block : outgoing.blocks)
     sizes.blocks += block.bytes;
   first.assign(reinterpret_cast<const char *>(&sizes), sizeof sizes);
   if (fits(sizes, /*withBlocks=*/false))
     first += outgoing.header;
   const bool isWhole = fits(sizes, /*withBlocks=*/true);
-  for (const Block &block : outgoing.blocks)
+  for (const TensorMemory &block : outgoing.blocks)
     if (isWhole)
       first.append(static_cast<const char *>(block.data), block.bytes);
-  std::unique_ptr<Message> opening = transport.send(to, tag, first.data(), first.size());
+  std::unique_ptr<PendingMessage> opening = transport.send(to, tag, first.data(), first.size());
   if (isWhole)
     outgoing.blocks.clear();
   else if (!fits(sizes, /*withBlocks=*/false))
     messages.push_back(transport.send(to, tag, outgoing.header.data(), outgoing.header.size()));
-  for (const Block &block : outgoing.blocks)
+  for (const TensorMemory &block : outgoing.blocks)
     messages.push_back(transport.send(to, tag, block.data, block.bytes));
-  if (outgoing.rows.empty()) {
+  if (outgoing.linkBuffers.empty()) {
     messages.push_back(std::move(opening));
     return;
   }
   opening->wait();
-  for (const at::Tensor &row : outgoing.rows)
-    messages.push_back(link->send(row));
+  for (const at::Tensor &buffer : outgoing.linkBuffers)
+    messages.push_back(link->send(buffer));
 }
 
 //===- In -----------------------------------------------------------------===//
@@ -137,23 +137,23 @@ void Receiver::receive(std::vector<IValue> &values) {
   transport.receive(from, tag, first.data(), first.size())->wait();
   std::memcpy(&sizes, first.data(), sizeof sizes);
   const char *next = first.data() + sizeof sizes;
-  std::string apart;
+  std::string longHeader;
   TORCH_CHECK(sizes.header <= kMaxHeader, "found a header of ", sizes.header, " bytes, expected at most ",
               kMaxHeader);
   llvm::StringRef header(next, sizes.header);
   if (!fits(sizes, /*withBlocks=*/false)) {
-    apart.resize(sizes.header);
-    transport.receive(from, tag, apart.data(), apart.size())->wait();
-    header = apart;
+    longHeader.resize(sizes.header);
+    transport.receive(from, tag, longHeader.data(), longHeader.size())->wait();
+    header = longHeader;
   }
-  Deserializer incoming(header, limits, link ? std::optional(link->place) : std::nullopt);
+  Deserializer incoming(header, limits, link ? std::optional(link->device) : std::nullopt);
   uint64_t expected = 0;
-  for (const Block &block : incoming.blocks())
+  for (const TensorMemory &block : incoming.blocks())
     expected += block.bytes;
   TORCH_CHECK(expected == sizes.blocks, "found ", sizes.blocks, " bytes of tensors, expected ", expected);
   next += sizes.header;
-  std::vector<std::unique_ptr<Message>> messages;
-  for (const Block &block : incoming.blocks()) {
+  std::vector<std::unique_ptr<PendingMessage>> messages;
+  for (const TensorMemory &block : incoming.blocks()) {
     if (!fits(sizes, /*withBlocks=*/true)) {
       messages.push_back(transport.receive(from, tag, block.data, block.bytes));
       continue;
@@ -161,14 +161,14 @@ void Receiver::receive(std::vector<IValue> &values) {
     std::memcpy(block.data, next, block.bytes);
     next += block.bytes;
   }
-  for (const at::Tensor &row : incoming.rows())
-    messages.push_back(link->receive(row));
+  for (const at::Tensor &buffer : incoming.linkBuffers())
+    messages.push_back(link->receive(buffer));
   for (const auto &message : messages)
     message->wait();
   incoming.finish(values);
   // The thread that takes the values computes on a stream of its own.
   if (link)
-    synchronize(link->place);
+    synchronize(link->device);
 }
 
 } // namespace cleave::runtime

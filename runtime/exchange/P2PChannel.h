@@ -53,7 +53,7 @@ private:
   SerializedValues outgoing;
   std::string first;
   /// Declared last: destroyed before the memory that they send.
-  std::vector<std::unique_ptr<Message>> messages;
+  std::vector<std::unique_ptr<PendingMessage>> messages;
 };
 
 /// Receives values from another process, on a thread of its own.

@@ -45,13 +45,13 @@ private:
 };
 } // namespace
 
-PeerExchange::PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool led,
-                           const DeviceLinks &links)
-    : plan(plan), membership(membership), account(account), led(led), links(links) {
-  const uint32_t size = plan.mesh->tp, index = plan::tensorRankOf(plan, membership.rank());
+PeerExchange::PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account,
+                           bool hasCoordinator, const DeviceLinks &links)
+    : plan(plan), membership(membership), account(account), hasCoordinator(hasCoordinator), links(links) {
+  const uint32_t size = plan.mesh->tp, index = plan::tpRankOf(plan, membership.rank());
   if (size > 1)
     group.emplace(membership.transport(), membership.rank() - index, size, index, links.tensorGroup());
-  if (group && !links.tensorGroup() && !links.place().is_cpu())
+  if (group && !links.tensorGroup() && !links.device().is_cpu())
     hostStaged = std::make_unique<HostStagedCommunicator>(*group);
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     connect(signature);
@@ -100,28 +100,28 @@ bool PeerExchange::receive(const P2PKey &key, MemoryAccount &receiver, std::vect
 std::vector<uint32_t> PeerExchange::leavesOf(uint32_t signature, uint32_t rank) const {
   std::vector<uint32_t> leaves;
   for (uint32_t leaf = 0; leaf < plan.signatures[signature]->outputs.size(); ++leaf)
-    if (givesOutput(plan, rank, signature, leaf))
+    if (producesOutput(plan, rank, signature, leaf))
       leaves.push_back(leaf);
   return leaves;
 }
 
 std::vector<Output> PeerExchange::partsOf(uint32_t signature, uint32_t rank,
                                           const Microbatches &microbatches) const {
-  const uint32_t dataRanks = plan.mesh->dp, own = plan::dataRankOf(plan, rank);
+  const uint32_t dataParallelSize = plan.mesh->dp, own = plan::dpRankOf(plan, rank);
   std::vector<Output> parts;
   for (uint32_t leaf : leavesOf(signature, rank)) {
-    if (dataRanks == 1 || !microbatches.joins(leaf)) {
+    if (dataParallelSize == 1 || !microbatches.joins(leaf)) {
       if (own == 0)
         parts.push_back({leaf, std::nullopt, {}});
       continue;
     }
-    for (uint64_t microbatch = own; microbatch < microbatches.count(); microbatch += dataRanks)
+    for (uint64_t microbatch = own; microbatch < microbatches.count(); microbatch += dataParallelSize)
       parts.push_back({leaf, uint32_t(microbatch), {}});
   }
   return parts;
 }
 
-void PeerExchange::giveOutputs(uint32_t signature, const Microbatches &microbatches,
+void PeerExchange::sendOutputs(uint32_t signature, const Microbatches &microbatches,
                                std::vector<at::Tensor> &outputs) {
   const uint32_t target = outputRank(signature);
   std::vector<c10::IValue> values;
@@ -137,7 +137,7 @@ void PeerExchange::giveOutputs(uint32_t signature, const Microbatches &microbatc
     senders.at({target, Tag::Outputs}).send(values);
 }
 
-bool PeerExchange::takesOutputs(uint32_t signature) const {
+bool PeerExchange::receivesOutputs(uint32_t signature) const {
   if (membership.rank() != outputRank(signature))
     return false;
   for (uint32_t rank = 0; rank < membership.size(); ++rank)
@@ -146,7 +146,7 @@ bool PeerExchange::takesOutputs(uint32_t signature) const {
   return false;
 }
 
-std::vector<Output> PeerExchange::takeOutputs(uint32_t signature, const Microbatches &microbatches) {
+std::vector<Output> PeerExchange::receiveOutputs(uint32_t signature, const Microbatches &microbatches) {
   std::vector<Output> outputs;
   std::vector<c10::IValue> values;
   for (uint32_t rank = 0; rank < membership.size(); ++rank) {

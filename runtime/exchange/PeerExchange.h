@@ -22,10 +22,10 @@ uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature);
 class PeerExchange final : public Exchange {
 public:
   /// \param account  counts received values.
-  /// \param led      outputs go to rank 0, else to `outputRankOf`.
+  /// \param hasCoordinator  outputs go to rank 0, else to `outputRankOf`.
   /// `plan`, `membership` and `links` must outlive the result. Its waits end when the transport is closed and
   /// the links are aborted.
-  PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool led,
+  PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool hasCoordinator,
                const DeviceLinks &links);
 
   /// Sets how this rank describes in messages what it does, without `rank N`.
@@ -37,14 +37,14 @@ public:
   /// Returns when the values sent before have been received.
   bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
-  void giveOutputs(uint32_t signature, const Microbatches &microbatches,
+  void sendOutputs(uint32_t signature, const Microbatches &microbatches,
                    std::vector<at::Tensor> &outputs) override;
-  bool takesOutputs(uint32_t signature) const override;
-  std::vector<Output> takeOutputs(uint32_t signature, const Microbatches &microbatches) override;
+  bool receivesOutputs(uint32_t signature) const override;
+  std::vector<Output> receiveOutputs(uint32_t signature, const Microbatches &microbatches) override;
   void wake() override {}
-  std::string agree(std::string message) override { return membership.fail(message); }
-  std::string lose(uint32_t rank, const std::string &context) override {
-    return membership.lose(rank, context);
+  std::string agreeOnFailure(std::string message) override { return membership.fail(message); }
+  std::string reportLost(uint32_t rank, const std::string &context) override {
+    return membership.reportLost(rank, context);
   }
   std::string awaited(uint32_t) const override { return group ? group->awaited() : ""; }
   std::string describeRanks() override;
@@ -52,7 +52,7 @@ public:
 private:
   void connect(uint32_t signature);
   /// The rank that waits for the outputs of `signature`.
-  uint32_t outputRank(uint32_t signature) const { return led ? 0 : outputRankOf(plan, signature); }
+  uint32_t outputRank(uint32_t signature) const { return hasCoordinator ? 0 : outputRankOf(plan, signature); }
   /// The output leaves of which `rank` makes a part.
   std::vector<uint32_t> leavesOf(uint32_t signature, uint32_t rank) const;
   /// The parts of these leaves that `rank` makes, in the order in which it sends them; without tensors.
@@ -61,7 +61,7 @@ private:
   const plan::Plan &plan;
   Membership &membership;
   MemoryAccount &account;
-  const bool led;
+  const bool hasCoordinator;
   const DeviceLinks &links;
   std::function<std::string()> status;
   std::optional<PeerGroup> group;

@@ -57,7 +57,7 @@ static int64_t elementsOf(at::IntArrayRef sizes) {
 uint64_t machineMemory() { return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)); }
 
 /// The first `bytes` of a tensor's memory, as a byte tensor.
-static at::Tensor rowOf(const at::Tensor &tensor, size_t bytes) {
+static at::Tensor bufferOf(const at::Tensor &tensor, size_t bytes) {
   const int64_t count = int64_t(bytes / tensor.itemsize());
   return tensor.as_strided({count}, {1}, tensor.storage_offset()).view(at::kByte);
 }
@@ -67,7 +67,7 @@ static at::Tensor rowOf(const at::Tensor &tensor, size_t bytes) {
 namespace {
 class Writer {
 public:
-  explicit Writer(std::optional<c10::Device> apart) : apart(apart) {}
+  explicit Writer(std::optional<c10::Device> linkDevice) : linkDevice(linkDevice) {}
   SerializedValues outgoing;
   void write(const IValue &value);
 
@@ -89,15 +89,15 @@ private:
   void writeQuantized(const at::Tensor &tensor);
   void writeContainer(const IValue &value);
 
-  const std::optional<c10::Device> apart;
+  const std::optional<c10::Device> linkDevice;
 };
 } // namespace
 
 void Writer::writeTensor(const at::Tensor &given) {
   if (!given.defined())
     return put(Kind::Undefined);
-  const bool isQuantized = given.is_quantized(), isApart = !isQuantized && given.device() == apart;
-  TORCH_CHECK(given.layout() == at::kStrided && (given.device().is_cpu() || isApart), "found a tensor of ",
+  const bool isQuantized = given.is_quantized(), usesLink = !isQuantized && given.device() == linkDevice;
+  TORCH_CHECK(given.layout() == at::kStrided && (given.device().is_cpu() || usesLink), "found a tensor of ",
               given.options(), ", expected one that processes can exchange: dense, on the CPU");
   if (isQuantized)
     return writeQuantized(given);
@@ -105,7 +105,7 @@ void Writer::writeTensor(const at::Tensor &given) {
   put(Kind::Tensor);
   put(uint8_t(tensor.scalar_type()));
   put(uint8_t(tensor.unsafeGetTensorImpl()->is_wrapped_number()));
-  put(uint8_t(isApart));
+  put(uint8_t(usesLink));
   put(uint64_t(tensor.dim()));
   for (int64_t size : tensor.sizes())
     put(size);
@@ -115,8 +115,8 @@ void Writer::writeTensor(const at::Tensor &given) {
   const int64_t span = spanOf(tensor.sizes(), tensor.strides());
   const at::Tensor sent = span <= tensor.numel() ? tensor : tensor.contiguous();
   const size_t bytes = std::min(span, tensor.numel()) * tensor.itemsize();
-  if (bytes > 0 && isApart)
-    outgoing.rows.push_back(rowOf(sent, bytes));
+  if (bytes > 0 && usesLink)
+    outgoing.linkBuffers.push_back(bufferOf(sent, bytes));
   else if (bytes > 0)
     outgoing.blocks.push_back({const_cast<void *>(sent.const_data_ptr()), bytes, sent});
 }
@@ -193,8 +193,8 @@ void Writer::write(const IValue &value) {
   writeContainer(value);
 }
 
-SerializedValues serialize(llvm::ArrayRef<IValue> values, std::optional<c10::Device> apart) {
-  Writer writer(apart);
+SerializedValues serialize(llvm::ArrayRef<IValue> values, std::optional<c10::Device> linkDevice) {
+  Writer writer(linkDevice);
   for (const IValue &value : values)
     writer.write(value);
   TORCH_CHECK(writer.outgoing.header.size() <= kMaxHeader, "found values that take ",
@@ -207,8 +207,8 @@ SerializedValues serialize(llvm::ArrayRef<IValue> values, std::optional<c10::Dev
 
 class Deserializer::Reader {
 public:
-  Reader(Deserializer &incoming, StringRef rest, uint64_t bytes, std::optional<c10::Device> apart)
-      : incoming(incoming), rest(rest), bytesLeft(bytes), apart(apart) {}
+  Reader(Deserializer &incoming, StringRef rest, uint64_t bytes, std::optional<c10::Device> linkDevice)
+      : incoming(incoming), rest(rest), bytesLeft(bytes), linkDevice(linkDevice) {}
   bool isAtEnd() const { return rest.empty(); }
   IValue read(int depth = 0);
 
@@ -242,15 +242,15 @@ private:
     return numbers(count);
   }
   /// Adds a tensor that is yet to be allocated to the limits: its elements, and its span.
-  void reserve(int64_t count, int64_t span, size_t itemBytes);
+  void reserve(int64_t count, int64_t span, size_t layerBytes);
   at::Tensor tensor();
   at::Tensor quantized();
   IValue list(int depth);
   IValue dict(int depth);
   /// Adds the first `bytes` of the memory of `tensor` to the memory to fill.
-  void fill(const at::Tensor &tensor, size_t bytes, bool isApart = false) {
-    if (bytes > 0 && isApart)
-      incoming.apartRows.push_back(rowOf(tensor, bytes));
+  void fill(const at::Tensor &tensor, size_t bytes, bool usesLink = false) {
+    if (bytes > 0 && usesLink)
+      incoming.buffers.push_back(bufferOf(tensor, bytes));
     else if (bytes > 0)
       incoming.memory.push_back({tensor.mutable_data_ptr(), bytes, tensor});
   }
@@ -262,13 +262,13 @@ private:
   uint64_t bytesLeft;
   /// Gaps between elements are not sent, but take memory.
   uint64_t spanLeft = machineMemory();
-  const std::optional<c10::Device> apart;
+  const std::optional<c10::Device> linkDevice;
 };
 
-void Deserializer::Reader::reserve(int64_t count, int64_t span, size_t itemBytes) {
+void Deserializer::Reader::reserve(int64_t count, int64_t span, size_t layerBytes) {
   auto take = [&](int64_t elements, uint64_t &left) {
     uint64_t bytes = 0;
-    TORCH_CHECK(!__builtin_mul_overflow(uint64_t(elements), itemBytes, &bytes) && bytes <= left,
+    TORCH_CHECK(!__builtin_mul_overflow(uint64_t(elements), layerBytes, &bytes) && bytes <= left,
                 "found tensors of more than the ", left, " bytes that are expected");
     left -= bytes;
   };
@@ -279,23 +279,23 @@ void Deserializer::Reader::reserve(int64_t count, int64_t span, size_t itemBytes
 at::Tensor Deserializer::Reader::tensor() {
   const auto dtype = c10::ScalarType(number<uint8_t>());
   TORCH_CHECK(dtypeOf(dtype) != plan::DType::Unknown, "found a tensor of an unknown element type");
-  const bool isWrapped = number<uint8_t>(), isApart = number<uint8_t>();
-  TORCH_CHECK(!isApart || apart, "found a tensor of a device that this process does not exchange");
+  const bool isWrapped = number<uint8_t>(), usesLink = number<uint8_t>();
+  TORCH_CHECK(!usesLink || linkDevice, "found a tensor of a device that this process does not exchange");
   const uint64_t dims = number<uint64_t>();
   const std::vector<int64_t> sizes = this->sizes(dims), strides = numbers(dims);
   const int64_t span = spanOf(sizes, strides), count = elementsOf(sizes);
   reserve(count, span, c10::elementSize(dtype));
   const at::TensorOptions options =
-      at::TensorOptions(dtype).device(isApart ? *apart : c10::Device(c10::kCPU));
+      at::TensorOptions(dtype).device(usesLink ? *linkDevice : c10::Device(c10::kCPU));
   at::Tensor whole = at::empty_strided(sizes, strides, options);
   if (isWrapped)
     whole.unsafeGetTensorImpl()->set_wrapped_number(true);
   if (span <= count) {
-    fill(whole, span * whole.itemsize(), isApart);
+    fill(whole, span * whole.itemsize(), usesLink);
     return whole;
   }
   at::Tensor compact = at::empty(sizes, options);
-  fill(compact, count * whole.itemsize(), isApart);
+  fill(compact, count * whole.itemsize(), usesLink);
   incoming.spreads.push_back({compact, whole});
   return whole;
 }
@@ -376,10 +376,10 @@ IValue Deserializer::Reader::read(int depth) {
   TORCH_CHECK(false, "found a value of an unknown kind from another process");
 }
 
-Deserializer::Deserializer(StringRef header, SerializedLimits limits, std::optional<c10::Device> apart) {
+Deserializer::Deserializer(StringRef header, SerializedLimits limits, std::optional<c10::Device> linkDevice) {
   TORCH_CHECK(header.size() <= kMaxHeader, "found a header of ", header.size(), " bytes, expected at most ",
               kMaxHeader);
-  Reader reader(*this, header, limits.bytes, apart);
+  Reader reader(*this, header, limits.bytes, linkDevice);
   while (!reader.isAtEnd()) {
     TORCH_CHECK(values.size() < limits.values, "found more values than the ", limits.values,
                 " that are expected");

@@ -63,7 +63,7 @@ SerializedLimits limitsOfOutputs(const plan::Plan &plan) {
   return most;
 }
 
-SerializedLimits limitsOfInputs(const plan::Plan &plan) {
+SerializedLimits limitsOfCommand(const plan::Plan &plan) {
   SerializedLimits most{0, 0};
   for (const auto &signature : plan.signatures) {
     SerializedLimits limits{0, 0};

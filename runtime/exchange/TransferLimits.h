@@ -18,7 +18,7 @@ SerializedLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t 
 /// Limits of the outputs that one rank sends for one request.
 SerializedLimits limitsOfOutputs(const plan::Plan &plan);
 /// Limits of a command of rank 0.
-SerializedLimits limitsOfInputs(const plan::Plan &plan);
+SerializedLimits limitsOfCommand(const plan::Plan &plan);
 
 } // namespace cleave::runtime
 

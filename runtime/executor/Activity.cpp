@@ -8,7 +8,7 @@
 namespace cleave::runtime {
 
 namespace {
-struct Place {
+struct ActivitySlot {
   std::atomic<bool> isTaken{false};
   std::atomic<const Executor *> executor{nullptr};
   std::atomic<uint32_t> rank{0};
@@ -16,20 +16,20 @@ struct Place {
 } // namespace
 
 /// Number of threads that are tracked; further ones are not.
-static constexpr size_t kPlaces = 1024, kNone = kPlaces;
-static Place places[kPlaces];
+static constexpr size_t kSlots = 1024, kNone = kSlots;
+static ActivitySlot slots[kSlots];
 /// In the initial TLS block, so that signal handlers access it without an allocation.
 static thread_local size_t own __attribute__((tls_model("initial-exec"))) = kNone;
 
 ActivityScope::ActivityScope(uint32_t rank, const Executor &executor) : outer(own) {
   // Ranks start at different slots, so the first one is mostly free.
-  for (size_t i = 0; i < kPlaces; ++i) {
-    const size_t index = (rank + i) % kPlaces;
+  for (size_t i = 0; i < kSlots; ++i) {
+    const size_t index = (rank + i) % kSlots;
     bool isFree = false;
-    if (!places[index].isTaken.compare_exchange_strong(isFree, true))
+    if (!slots[index].isTaken.compare_exchange_strong(isFree, true))
       continue;
-    places[index].rank = rank;
-    places[index].executor.store(&executor, std::memory_order_release);
+    slots[index].rank = rank;
+    slots[index].executor.store(&executor, std::memory_order_release);
     own = index;
     return;
   }
@@ -37,8 +37,8 @@ ActivityScope::ActivityScope(uint32_t rank, const Executor &executor) : outer(ow
 
 ActivityScope::~ActivityScope() {
   if (own != outer) {
-    places[own].executor = nullptr;
-    places[own].isTaken = false;
+    slots[own].executor = nullptr;
+    slots[own].isTaken = false;
   }
   own = outer;
 }
@@ -76,21 +76,21 @@ static void describe(uint32_t rank, const Executor &executor, Text &text) {
   }
 }
 
-static bool describe(const Place &place, Text &text, const char *before) {
-  const Executor *executor = place.executor.load(std::memory_order_acquire);
+static bool describe(const ActivitySlot &slot, Text &text, const char *before) {
+  const Executor *executor = slot.executor.load(std::memory_order_acquire);
   if (!executor)
     return false;
-  describe(place.rank, *executor, text << before);
+  describe(slot.rank, *executor, text << before);
   return true;
 }
 
 void describeActivity(char *buffer, size_t size) {
   Text text(buffer, size);
-  if (own != kNone && describe(places[own], text, ""))
+  if (own != kNone && describe(slots[own], text, ""))
     return;
   bool isFirst = true;
-  for (const Place &place : places)
-    if (describe(place, text, isFirst ? "" : " or "))
+  for (const ActivitySlot &slot : slots)
+    if (describe(slot, text, isFirst ? "" : " or "))
       isFirst = false;
 }
 

@@ -36,8 +36,8 @@ private:
 } // namespace
 
 Executor::Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> loaded, States &states,
-                   c10::Device place, uint32_t rank)
-    : program(program), code(std::move(loaded)), states(states), place(place), rank(rank),
+                   c10::Device device, uint32_t rank)
+    : program(program), code(std::move(loaded)), states(states), device(device), rank(rank),
       slots(code->slotCount()), lists(code->keptLists()) {
   stack.reserve(code->stackDepth());
 }
@@ -47,10 +47,10 @@ llvm::Error Executor::fillSlots(const WeightStore &weights) {
     c10::IValue &slot = slots[constant->slot];
     if (llvm::Error error = toValue(*constant->value).moveInto(slot))
       return error;
-    if (slot.isDevice() && !place.is_cpu())
-      slot = place;
+    if (slot.isDevice() && !device.is_cpu())
+      slot = device;
   }
-  slots[code->deviceSlot()] = place;
+  slots[code->deviceSlot()] = device;
   for (const auto &weight : program.weights)
     slots[weight->slot] = weights.at(weight->weight);
   return llvm::Error::success();
@@ -76,12 +76,12 @@ llvm::Error Executor::setUp() {
 
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
-                                                         States &states, c10::Device place, bool checkTypes,
+                                                         States &states, c10::Device device, bool checkTypes,
                                                          DevicePlugin *ranges, uint32_t rank) {
-  auto code = LoadedProgram::load(plan, program, operators, place);
+  auto code = LoadedProgram::load(plan, program, operators, device);
   if (!code)
     return code.takeError();
-  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, place, rank));
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, device, rank));
   if (llvm::Error error = executor->fillSlots(weights))
     return error;
   if (llvm::Error error = executor->setUp())
@@ -93,7 +93,7 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan,
 }
 
 void Executor::setInput(size_t index, IValue value) {
-  slots[program.inputs[index]->slot] = movedTo(place, std::move(value));
+  slots[program.inputs[index]->slot] = movedTo(device, std::move(value));
 }
 
 void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std::vector<IValue> &outputs) {
@@ -121,7 +121,7 @@ void Executor::clear() {
   stack.clear();
   for (uint32_t slot : code->requestSlots())
     slots[slot] = IValue();
-  hostValues.sweep(slots);
+  containers.sweep(slots);
 }
 
 void Executor::bindSizes() {
@@ -145,7 +145,7 @@ void Executor::runBlock(const LoadedBlock &block) {
       checkTypes(instruction.results);
     for (uint32_t slot : instruction.releases)
       slots[slot] = IValue();
-    hostValues.sweep(slots);
+    containers.sweep(slots);
   }
 }
 
@@ -182,7 +182,7 @@ IValue Executor::take(Operand operand) {
 
 void Executor::store(uint32_t slot, IValue value) {
   slots[slot] = std::move(value);
-  hostValues.note(slot, slots[slot]);
+  containers.note(slot, slots[slot]);
 }
 
 void Executor::push(ArrayRef<Operand> operands) {

@@ -8,7 +8,7 @@
 #include "runtime/executor/LoadedProgram.h"
 #include "runtime/executor/States.h"
 #include "runtime/executor/WeightStore.h"
-#include "runtime/operators/HostValues.h"
+#include "runtime/operators/ContainerAccount.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/ivalue.h>
@@ -26,13 +26,13 @@ class Executor {
 public:
   /// Loads a program and runs its set-up. `plan`, `program`, `operators` and `states` must outlive the
   /// result.
-  /// \param weights  on the device `place`, where the program runs. Inputs are moved there. If `place` is a
+  /// \param weights  on the device `device`, where the program runs. Inputs are moved there. If `device` is a
   ///     GPU, it replaces every device constant of the program.
   /// \param ranges   if not null, receives a profiler range for each instruction, named by module path.
   /// \param rank     for messages.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
-                                                        States &states, c10::Device place, bool checkTypes,
+                                                        States &states, c10::Device device, bool checkTypes,
                                                         DevicePlugin *ranges = nullptr, uint32_t rank = 0);
 
   /// Sets input `index` of the next run.
@@ -66,7 +66,7 @@ public:
 
 private:
   Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, States &states,
-           c10::Device place, uint32_t rank);
+           c10::Device device, uint32_t rank);
   llvm::Error fillSlots(const WeightStore &weights);
   /// Runs the instructions that precede the first request.
   llvm::Error setUp();
@@ -98,13 +98,13 @@ private:
   const plan::Program &program;
   const std::unique_ptr<LoadedProgram> code;
   States &states;
-  const c10::Device place;
+  const c10::Device device;
   const uint32_t rank;
   std::optional<TypeCheck> types;
   DevicePlugin *ranges = nullptr;
   std::vector<c10::IValue> slots;
   /// Accounts for the lists, tuples, dicts and strings in the slots.
-  HostValues hostValues;
+  ContainerAccount containers;
   /// Empty between instructions; kept for its capacity.
   torch::jit::Stack stack;
   /// Lists of numbers from previous runs. A list is refilled if nothing else refers to it any more.

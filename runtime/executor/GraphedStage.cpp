@@ -67,8 +67,8 @@ static std::string obstacleIn(const plan::Plan &plan, const plan::Program &progr
 }
 
 GraphedStage::GraphedStage(const plan::Plan &plan, const plan::Program &program, Executor &executor,
-                           DevicePlugin &plugin, c10::Device place)
-    : executor(executor), plugin(plugin), place(place) {
+                           DevicePlugin &plugin, c10::Device device)
+    : executor(executor), plugin(plugin), device(device) {
   for (const auto &block : program.blocks)
     for (const auto &instruction : block->instructions)
       if (reason.empty())
@@ -96,7 +96,7 @@ GraphedStage::Captured *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int
   // Symbols as well: programs allocate sizes that none of their inputs has.
   std::vector<int64_t> key = symbols.vec();
   for (const IValue &input : inputs) {
-    if (!input.isTensor() || input.toTensor().device() != place) {
+    if (!input.isTensor() || input.toTensor().device() != device) {
       giveUp("it has an input that is no tensor on the GPU");
       return nullptr;
     }
@@ -123,12 +123,12 @@ bool GraphedStage::capture(Captured &captured, ArrayRef<IValue> inputs, ArrayRef
     captured.inputs.push_back(input.toTensor().clone());
   const std::atomic<bool> never{false};
   try {
-    captured.graph = plugin.capture(place.index(), [&] {
+    captured.graph = plugin.capture(device.index(), [&] {
       std::vector<IValue> copies = captured.inputs;
       runEagerly(copies, symbols, never, captured.outputs);
     });
     for (const IValue &output : captured.outputs)
-      TORCH_CHECK(output.isTensor() ? output.toTensor().device() == place : output.isScalar(), "it gives a ",
+      TORCH_CHECK(output.isTensor() ? output.toTensor().device() == device : output.isScalar(), "it gives a ",
                   output.tagKind(), " that is not on the GPU");
     return true;
   } catch (const std::exception &exception) {
@@ -153,7 +153,7 @@ void GraphedStage::replay(Captured &captured, ArrayRef<IValue> inputs, std::vect
 void GraphedStage::run(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
                        const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
   for (IValue &input : inputs)
-    input = movedTo(place, std::move(input));
+    input = movedTo(device, std::move(input));
   Captured *captured = obstacle().empty() ? find(inputs, symbols) : nullptr;
   if (!captured || captured->runs++ < kWarmUps)
     return runEagerly(inputs, symbols, cancelled, outputs);

@@ -21,9 +21,9 @@ namespace cleave::runtime {
 /// cannot be captured always runs eagerly.
 class GraphedStage {
 public:
-  /// `executor` and `plugin` must outlive the result. \param place  the GPU of the executor.
+  /// `executor` and `plugin` must outlive the result. \param device  the GPU of the executor.
   GraphedStage(const plan::Plan &plan, const plan::Program &program, Executor &executor, DevicePlugin &plugin,
-               c10::Device place);
+               c10::Device device);
 
   /// As Executor::run, on `inputs`, whose values it may move out.
   void run(llvm::MutableArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols,
@@ -54,7 +54,7 @@ private:
 
   Executor &executor;
   DevicePlugin &plugin;
-  const c10::Device place;
+  const c10::Device device;
   std::list<Captured> all;
   mutable std::mutex mutex;
   std::string reason;

@@ -15,8 +15,9 @@ using plan::InstructionKind;
 
 class ProgramLoader {
 public:
-  ProgramLoader(const plan::Plan &plan, const plan::Program &program, Operators &operators, c10::Device place)
-      : plan(plan), program(program), operators(operators), place(place),
+  ProgramLoader(const plan::Plan &plan, const plan::Program &program, Operators &operators,
+                c10::Device device)
+      : plan(plan), program(program), operators(operators), device(device),
         code(new LoadedProgram(plan, program)) {}
   llvm::Expected<std::unique_ptr<LoadedProgram>> load();
 
@@ -37,7 +38,7 @@ private:
   const plan::Plan &plan;
   const plan::Program &program;
   Operators &operators;
-  const c10::Device place;
+  const c10::Device device;
   std::unique_ptr<LoadedProgram> code;
   /// Slots of constants, sizes, weights, and of the results of the set-up.
   llvm::BitVector persistent;
@@ -138,9 +139,9 @@ Error ProgramLoader::loadCall(LoadedInstruction &loaded) {
     if (argument.alias_info() && argument.alias_info()->isWrite() && persistent.test(slot))
       return llvm::createStringError("it writes to operand " + argument.name() +
                                      ", which is a constant of the plan");
-  loaded.operation = place.is_cpu() ? &(*resolved)->onCpu : &(*resolved)->operation;
+  loaded.operation = device.is_cpu() ? &(*resolved)->onCpu : &(*resolved)->operation;
   loaded.countsOperands = schema.is_vararg();
-  if (!place.is_cpu() && !schema.is_vararg())
+  if (!device.is_cpu() && !schema.is_vararg())
     nameDevice(loaded, schema);
   return Error::success();
 }
@@ -232,8 +233,8 @@ llvm::Expected<std::unique_ptr<LoadedProgram>> ProgramLoader::load() {
 
 llvm::Expected<std::unique_ptr<LoadedProgram>> LoadedProgram::load(const plan::Plan &plan,
                                                                    const plan::Program &program,
-                                                                   Operators &operators, c10::Device place) {
-  return ProgramLoader(plan, program, operators, place).load();
+                                                                   Operators &operators, c10::Device device) {
+  return ProgramLoader(plan, program, operators, device).load();
 }
 
 const char *LoadedProgram::nameOf(const plan::Instruction &instruction) const {

@@ -51,10 +51,10 @@ struct LoadedBlock {
 /// its last use.
 class LoadedProgram {
 public:
-  /// `program` must be valid. It and `operators` must outlive the result. Where `place` is a GPU, factory
+  /// `program` must be valid. It and `operators` must outlive the result. Where `device` is a GPU, factory
   /// operators (such as `aten::zeros`) with an unspecified device get the device in deviceSlot.
   static llvm::Expected<std::unique_ptr<LoadedProgram>>
-  load(const plan::Plan &plan, const plan::Program &program, Operators &operators, c10::Device place);
+  load(const plan::Plan &plan, const plan::Program &program, Operators &operators, c10::Device device);
 
   /// Instructions that run once, before the first request; their results keep their slots.
   llvm::ArrayRef<LoadedInstruction> setup() const { return setupInstructions; }

@@ -9,8 +9,8 @@ namespace cleave::runtime {
 static thread_local SetupWatch *current = nullptr;
 
 SetupWatch::SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> told)
-    : overdue(std::move(told)) {
-  if (!overdue)
+    : onTimeout(std::move(told)) {
+  if (!onTimeout)
     return;
   thread = std::thread([this, limit] { watch(limit); });
   current = this;
@@ -52,8 +52,8 @@ void SetupWatch::watch(std::chrono::seconds limit) {
       return;
     what = executor ? describeProgram(rank, *executor) + " prepares what requests read; " : "";
   }
-  overdue("not loaded after " + std::to_string(limit.count()) + " s: " + what +
-          "allow more time (--load-timeout)");
+  onTimeout("not loaded after " + std::to_string(limit.count()) + " s: " + what +
+            "allow more time (--load-timeout)");
 }
 
 } // namespace cleave::runtime

@@ -13,12 +13,12 @@ namespace cleave::runtime {
 
 class Executor;
 
-/// Calls `overdue` if this thread is still loading a plan after `limit`, while the object lives. The call
+/// Calls `onTimeout` if this thread is still loading a plan after `limit`, while the object lives. The call
 /// comes from another thread, as the loading thread is in a kernel. Each session has its own watch.
 class SetupWatch {
 public:
-  /// Does nothing if `overdue` is empty.
-  SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> overdue);
+  /// Does nothing if `onTimeout` is empty.
+  SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> onTimeout);
   ~SetupWatch();
   SetupWatch(const SetupWatch &) = delete;
   SetupWatch &operator=(const SetupWatch &) = delete;
@@ -38,7 +38,7 @@ private:
   void watch(std::chrono::seconds limit);
   void setProgram(uint32_t rank, const Executor *executor);
 
-  const std::function<void(const std::string &)> overdue;
+  const std::function<void(const std::string &)> onTimeout;
   std::mutex mutex;
   std::condition_variable changed;
   bool isOver = false;

@@ -11,7 +11,7 @@ void States::write(uint32_t state, const c10::IValue &value) {
       isTensor ? c10::IValue(value.toTensor().clone(at::MemoryFormat::Contiguous)) : value.deepcopy();
 }
 
-at::Tensor States::apart(at::Tensor value) const {
+at::Tensor States::copiedIfAliased(at::Tensor value) const {
   const c10::IValue whole(value);
   bool isShared = std::any_of(current.begin(), current.end(), [&](const std::optional<c10::IValue> &state) {
     bool found = false;

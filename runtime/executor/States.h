@@ -14,7 +14,8 @@ namespace cleave::runtime {
 
 /// States of a session, by their index in the plan. A request writes new values beside the current ones;
 /// `commit` replaces the current ones, so a failed request leaves the states unchanged. One request at a
-/// time; each state belongs to one rank. Each tensor-parallel rank has an object of its own.
+/// time. Within one object each state is read and written by one rank only. Each tensor-parallel rank has an
+/// object of its own.
 class States {
 public:
   explicit States(size_t count) : current(count), written(count) {}
@@ -26,7 +27,7 @@ public:
   /// Stores a contiguous copy: `value` may be the caller's, or a view of something larger.
   void write(uint32_t state, const c10::IValue &value);
   /// `value`, or a copy if it shares memory with a state. For callers that may write to the result.
-  at::Tensor apart(at::Tensor value) const;
+  at::Tensor copiedIfAliased(at::Tensor value) const;
 
   void commit();
   void discard();

@@ -22,7 +22,7 @@ static llvm::Expected<const plan::TensorEntry *> findPiece(const plan::Safetenso
 }
 
 llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file,
-                             uint32_t rank, uint32_t weight, c10::Device place) {
+                             uint32_t rank, uint32_t weight, c10::Device device) {
   if (tensors.contains(weight))
     return llvm::Error::success();
   auto entry = findPiece(*file, *plan.weights[weight], rank);
@@ -34,7 +34,7 @@ llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::Safet
   total += (*entry)->bytes;
   return catching([&]() -> llvm::Error {
     at::Tensor &placed =
-        tensors.try_emplace(weight, place.is_cpu() ? std::move(*tensor) : tensor->to(place)).first->second;
+        tensors.try_emplace(weight, device.is_cpu() ? std::move(*tensor) : tensor->to(device)).first->second;
     if (plan.weights[weight]->wrapped_number)
       placed.unsafeGetTensorImpl()->set_wrapped_number(true);
     return llvm::Error::success();
@@ -43,11 +43,11 @@ llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::Safet
 
 llvm::Expected<WeightStore> WeightStore::load(const plan::Plan &plan,
                                               std::shared_ptr<plan::SafetensorsFile> file, uint32_t rank,
-                                              c10::Device place) {
+                                              c10::Device device) {
   WeightStore store;
   for (const plan::Program *program : programsOf(plan, rank))
     for (const auto &use : program->weights)
-      if (llvm::Error error = store.add(plan, file, rank, use->weight, place))
+      if (llvm::Error error = store.add(plan, file, rank, use->weight, device))
         return error;
   return store;
 }

@@ -17,7 +17,7 @@ class WeightStore {
 public:
   /// \param file  the rank's shard file, already checked against the plan.
   static llvm::Expected<WeightStore> load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file,
-                                          uint32_t rank, c10::Device place);
+                                          uint32_t rank, c10::Device device);
 
   /// Weight `index` of the plan. A program of this rank must use it.
   const at::Tensor &at(uint32_t index) const { return tensors.find(index)->second; }
@@ -25,7 +25,7 @@ public:
 
 private:
   llvm::Error add(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file, uint32_t rank,
-                  uint32_t weight, c10::Device place);
+                  uint32_t weight, c10::Device device);
 
   llvm::DenseMap<uint32_t, at::Tensor> tensors;
   int64_t total = 0;

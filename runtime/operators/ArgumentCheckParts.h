@@ -3,7 +3,7 @@
 #define CLEAVE_RUNTIME_OPERATORS_ARGUMENTCHECKPARTS_H
 
 #include "runtime/operators/ArgumentChecks.h"
-#include "runtime/operators/HostValues.h"
+#include "runtime/operators/ContainerAccount.h"
 #include <ATen/core/Tensor.h>
 
 namespace cleave::runtime {

@@ -91,7 +91,7 @@ static void checkHeads(const at::Tensor &query, const at::Tensor &key, const at:
     checkDType(*tensor, query.scalar_type());
   }
   // The output is laid out as the query is.
-  TORCH_CHECK(hasOwnElements(query), "found a query whose elements share memory");
+  TORCH_CHECK(hasNoInternalOverlap(query), "found a query whose elements share memory");
   const at::Tensor *mask = optionalTensorOf(maskOrNone);
   if (!mask)
     return;

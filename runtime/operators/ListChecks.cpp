@@ -1,6 +1,6 @@
 //===- ListChecks.cpp - How long lists and strings become -----------------===//
 #include "runtime/operators/ArgumentCheckParts.h"
-#include "runtime/operators/HostValues.h"
+#include "runtime/operators/ContainerAccount.h"
 #include "llvm/ADT/StringMap.h"
 #include <ATen/WrapDimUtils.h>
 #include <algorithm>
@@ -68,7 +68,7 @@ static bool isOpaque(const IValue &value) {
 
 /// Tensors in `value`, and what it holds beside them, as text.
 static void checkText(const IValue &value) {
-  int64_t length = hostBytesOf(value);
+  int64_t length = containerBytesOf(value);
   auto add = [&](const IValue &part) {
     TORCH_CHECK(!isOpaque(part), "found a ", part.tagKind(), ", expected a value that has a text");
     if (part.isTensor() && part.toTensor().defined()) {
@@ -97,8 +97,8 @@ static int64_t sizeAlong(ArrayRef<IValue> arguments, size_t index) {
 static void checkViews(int64_t count, int64_t dims) {
   checkLength(count);
   const int64_t bytes = std::max<int64_t>(count, 0) * (int64_t(sizeof(IValue)) + bytesBesideElements(dims));
-  TORCH_CHECK(bytes <= kMaxHostBytes, "it would make a list of views that take ", bytes,
-              " bytes beside their elements, expected at most ", kMaxHostBytes);
+  TORCH_CHECK(bytes <= kMaxContainerBytes, "it would make a list of views that take ", bytes,
+              " bytes beside their elements, expected at most ", kMaxContainerBytes);
 }
 
 /// Views of the dimensions that `self`, the first argument, has.

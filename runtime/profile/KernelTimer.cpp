@@ -1,7 +1,7 @@
 //===- KernelTimer.cpp - Times operators on devices -----------------------===//
 #include "runtime/profile/KernelTimer.h"
 #include "runtime/base/Exceptions.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/exchange/LocalExchange.h"
 #include "runtime/profile/TimedCalls.h"
 #include <ATen/Functions.h>
@@ -20,7 +20,7 @@ namespace {
 /// Cancellation of the group: a failed rank ends the waits of the others.
 class Failure final : public CancellationToken {
 public:
-  bool isOver() const override { return failed; }
+  bool isCancelled() const override { return failed; }
   std::chrono::steady_clock::time_point deadline() override {
     return std::chrono::steady_clock::now() + kTimeout;
   }
@@ -38,7 +38,7 @@ public:
         start(std::ptrdiff_t(ranks)) {}
 
   Communicator &member(uint32_t rank) override { return group.member(rank); }
-  std::optional<double> agree(uint32_t rank, double seconds) override {
+  std::optional<double> broadcastFromFirst(uint32_t rank, double seconds) override {
     if (rank == 0)
       estimate = seconds;
     start.arrive_and_wait();
@@ -62,22 +62,22 @@ private:
 /// Timer over device threads of this process.
 class DeviceTimer final : public KernelTimer {
 public:
-  DeviceTimer(Effort effort, Clock clock, std::vector<std::unique_ptr<Device>> workers)
-      : effort(effort), clock(clock), workers(std::move(workers)) {}
+  DeviceTimer(double secondsPerCall, Clock clock, std::vector<std::unique_ptr<DeviceWorker>> workers)
+      : secondsPerCall(secondsPerCall), clock(clock), workers(std::move(workers)) {}
 
   size_t devices() const override { return workers.size(); }
   int threads() const override { return workers.front()->threads(); }
   llvm::Expected<double> secondsOf(const Call &timed, const Call *before) override;
   std::vector<int64_t> messageBytes() const override { return {4, 4 << 20}; }
-  llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override;
+  llvm::Expected<double> secondsOfMessage(int64_t bytes, bool sends) override;
 
 private:
   /// Runs `task(rank)` on `count` devices at the same time.
   llvm::Error onDevices(size_t count, const std::function<void(uint32_t rank)> &task);
 
-  const Effort effort;
+  const double secondsPerCall;
   const Clock clock;
-  const std::vector<std::unique_ptr<Device>> workers;
+  const std::vector<std::unique_ptr<DeviceWorker>> workers;
 };
 } // namespace
 
@@ -95,7 +95,7 @@ double KernelTimer::seconds() {
 }
 
 llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<std::string> names,
-                                                               Effort effort, Clock clock) {
+                                                               double secondsPerCall, Clock clock) {
   std::vector<ResolvedDevice> resolved;
   for (const std::string &name : names) {
     auto device = resolveTimedDevice(name);
@@ -103,7 +103,7 @@ llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<st
       return device.takeError();
     resolved.push_back(std::move(*device));
   }
-  return std::make_unique<DeviceTimer>(effort, clock, startDevices(resolved));
+  return std::make_unique<DeviceTimer>(secondsPerCall, clock, startWorkers(resolved));
 }
 
 llvm::Error DeviceTimer::onDevices(size_t count, const std::function<void(uint32_t rank)> &task) {
@@ -126,7 +126,7 @@ llvm::Error DeviceTimer::onDevices(size_t count, const std::function<void(uint32
 }
 
 llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *before) {
-  auto calls = TimedCalls::of(timed, before, effort.seconds, clock);
+  auto calls = TimedCalls::of(timed, before, secondsPerCall, clock);
   if (!calls)
     return calls.takeError();
   LocalTimingGroup group(devices());
@@ -137,9 +137,9 @@ llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *bef
   return calls->typical(meanOf(samples));
 }
 
-llvm::Expected<double> DeviceTimer::secondsOfMessage(int64_t bytes, bool handsOver) {
+llvm::Expected<double> DeviceTimer::secondsOfMessage(int64_t bytes, bool sends) {
   constexpr size_t kHops = 200;
-  const size_t count = handsOver ? 2 : 1;
+  const size_t count = sends ? 2 : 1;
   // Sends values as from stage to stage of a request.
   Failure cancellation;
   LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, cancellation);
@@ -149,16 +149,16 @@ llvm::Expected<double> DeviceTimer::secondsOfMessage(int64_t bytes, bool handsOv
     at::Tensor tensor = at::zeros({std::max<int64_t>(1, bytes / 4)});
     const double begin = clock();
     for (size_t hop = 0; hop < kHops; ++hop) {
-      if (handsOver && hop % 2 != rank) {
-        TORCH_CHECK(exchange.receive({hop, 0, 1 - rank}, workers[rank]->memory(), values), "no hand-over");
+      if (sends && hop % 2 != rank) {
+        TORCH_CHECK(exchange.receive({hop, 0, 1 - rank}, workers[rank]->memory(), values), "no transfer");
         tensor = values.front().toTensor();
         continue;
       }
       tensor = at::add(tensor, 1);
       values.assign(1, tensor);
-      tensor = handsOver ? at::Tensor() : tensor;
-      if (handsOver)
-        TORCH_CHECK(exchange.send({hop, 0, 1 - rank}, values), "no hand-over");
+      tensor = sends ? at::Tensor() : tensor;
+      if (sends)
+        TORCH_CHECK(exchange.send({hop, 0, 1 - rank}, values), "no transfer");
     }
     if (rank == 0)
       seconds = (clock() - begin) / double(kHops);

@@ -17,10 +17,6 @@ namespace cleave::runtime {
 /// The devices are one tensor-parallel group.
 class KernelTimer {
 public:
-  /// Measurement time: seconds for each device and call of `secondsOf`; at least one sample is taken.
-  struct Effort {
-    double seconds;
-  };
   /// Sets of operands for the device of `rank`. Calls use them in turn.
   using Operands = std::function<std::vector<torch::jit::Stack>(uint32_t rank)>;
   struct Call {
@@ -35,8 +31,10 @@ public:
   static double seconds();
 
   /// Fails for other devices than CPUs.
-  static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices, Effort effort,
-                                                           Clock clock = seconds);
+  /// \param secondsPerCall  measurement time for each device and call of `secondsOf`; at least one sample is
+  ///     taken.
+  static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices,
+                                                           double secondsPerCall, Clock clock = seconds);
   virtual ~KernelTimer() = default;
 
   virtual size_t devices() const = 0;
@@ -49,9 +47,9 @@ public:
   virtual std::vector<int64_t> messageBytes() const = 0;
   /// Mean seconds until the next device has received a float32 tensor of `bytes` and added one to each
   /// element, over many round trips between the first two devices. With one device, nothing is sent.
-  /// \param handsOver  false: the same additions on one device, without sending; the difference is the cost
+  /// \param sends  false: the same additions on one device, without sending; the difference is the cost
   ///     of a message.
-  virtual llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) = 0;
+  virtual llvm::Expected<double> secondsOfMessage(int64_t bytes, bool sends) = 0;
 };
 
 } // namespace cleave::runtime

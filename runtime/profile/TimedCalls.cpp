@@ -77,7 +77,7 @@ std::vector<double> TimedCalls::sample(uint32_t rank, TimingGroup &group) const 
     group.abandon();
     throw;
   }
-  const std::optional<double> estimate = group.agree(rank, found);
+  const std::optional<double> estimate = group.broadcastFromFirst(rank, found);
   if (!estimate)
     return {};
   const int64_t calls = before ? 1 : std::clamp<int64_t>(kSample / std::max(*estimate, 1e-8), 1, kMost);

@@ -3,7 +3,7 @@
 #define CLEAVE_RUNTIME_PROFILE_TIMEDCALLS_H
 
 #include "runtime/comm/Communicator.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/profile/KernelTimer.h"
 #include <ATen/core/stack.h>
 #include <optional>
@@ -16,7 +16,7 @@ public:
   virtual ~TimingGroup() = default;
   virtual Communicator &member(uint32_t rank) = 0;
   /// Barrier of all devices. Returns the `seconds` of rank 0; nothing if a rank has failed.
-  virtual std::optional<double> agree(uint32_t rank, double seconds) = 0;
+  virtual std::optional<double> broadcastFromFirst(uint32_t rank, double seconds) = 0;
   /// Leaves the group, after a failure of this rank.
   virtual void abandon() = 0;
 };

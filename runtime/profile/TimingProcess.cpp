@@ -23,7 +23,7 @@ public:
   explicit PeerTimingGroup(PeerGroup &group) : group(group) {}
 
   Communicator &member(uint32_t) override { return group; }
-  std::optional<double> agree(uint32_t, double seconds) override {
+  std::optional<double> broadcastFromFirst(uint32_t, double seconds) override {
     return group.broadcast(at::scalar_tensor(seconds, at::kDouble), 0).item<double>();
   }
   /// The failure of a process ends the others through Membership.
@@ -36,32 +36,32 @@ private:
 
 class TimingProcess::Timer final : public KernelTimer {
 public:
-  Timer(TimingProcess &process, uint32_t first, uint32_t count, Ends ends)
+  Timer(TimingProcess &process, uint32_t first, uint32_t count, EndpointRanks ends)
       : process(process), count(count), index(process.rank() - first), ends(ends),
         group(process.membership->transport(), first, count, index) {}
 
   size_t devices() const override { return count; }
-  int threads() const override { return process.device->threads(); }
+  int threads() const override { return process.worker->threads(); }
   Expected<double> secondsOf(const Call &timed, const Call *before) override;
-  std::vector<int64_t> messageBytes() const override { return {4, 64 << 10, 1 << 20, kMaxHop}; }
-  Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override;
+  std::vector<int64_t> messageBytes() const override { return {4, 64 << 10, 1 << 20, kMaxMessageBytes}; }
+  Expected<double> secondsOfMessage(int64_t bytes, bool sends) override;
 
 private:
   bool begins() const { return process.rank() == ends[0]; }
   /// Seconds per hop, at the end that begins; 0 elsewhere.
-  double secondsOfHops(int64_t bytes);
+  double secondsOfPingPong(int64_t bytes);
   double secondsOfAdding(int64_t bytes) const;
 
   TimingProcess &process;
   const uint32_t count, index;
-  const Ends ends;
+  const EndpointRanks ends;
   PeerGroup group;
 };
 
 //===- Timing -------------------------------------------------------------===//
 
 Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *before) {
-  auto calls = TimedCalls::of(timed, before, process.options.effort.seconds, seconds);
+  auto calls = TimedCalls::of(timed, before, process.options.secondsPerCall, seconds);
   if (!calls)
     return calls.takeError();
   double found = 0;
@@ -77,18 +77,18 @@ Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *
 }
 
 /// A tensor that goes back and forth between two processes, with a flag for the last time.
-class TimingProcess::Hops {
+class TimingProcess::PingPong {
 public:
-  Hops(TimingProcess &process, uint32_t other, int64_t bytes)
+  PingPong(TimingProcess &process, uint32_t other, int64_t bytes)
       : process(process), channels(process.channelsTo(other)),
         tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
 
-  void give(bool isLast) {
+  void send(bool isLast) {
     values = {at::add(tensor, 1), isLast};
     tensor = at::Tensor();
     channels.out.send(values);
   }
-  bool take() {
+  bool receive() {
     channels.in.take(values);
     TORCH_CHECK(values.size() == 2 && values[0].isTensor() && values[1].isBool(),
                 "found another value than was sent");
@@ -106,27 +106,27 @@ private:
   std::vector<c10::IValue> values;
 };
 
-double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
+double TimingProcess::Timer::secondsOfPingPong(int64_t bytes) {
   constexpr size_t kLeast = 3, kMost = 100;
-  const double budget = 20 * process.options.effort.seconds;
-  Hops hops(process, begins() ? ends[1] : ends[0], bytes);
+  const double budget = 20 * process.options.secondsPerCall;
+  PingPong pingPong(process, begins() ? ends[1] : ends[0], bytes);
   if (!begins()) {
     for (bool isLast = false; !isLast;) {
-      isLast = hops.take();
-      hops.give(isLast);
+      isLast = pingPong.receive();
+      pingPong.send(isLast);
     }
     return 0;
   }
   // Warm-up.
-  hops.give(false);
-  hops.take();
+  pingPong.send(false);
+  pingPong.receive();
   std::vector<double> trips;
   const double begin = seconds();
   for (bool isLast = false; !isLast;) {
     isLast = trips.size() + 1 >= kLeast && (trips.size() + 1 == kMost || seconds() - begin > budget);
     const double left = seconds();
-    hops.give(isLast);
-    hops.take();
+    pingPong.send(isLast);
+    pingPong.receive();
     trips.push_back(seconds() - left);
   }
   // The median, since a trip may be preempted.
@@ -144,11 +144,11 @@ double TimingProcess::Timer::secondsOfAdding(int64_t bytes) const {
   return (seconds() - begin) / kTimes;
 }
 
-Expected<double> TimingProcess::Timer::secondsOfMessage(int64_t bytes, bool handsOver) {
+Expected<double> TimingProcess::Timer::secondsOfMessage(int64_t bytes, bool sends) {
   double found = 0;
-  Error error = process.onDevice("for others to time hand-overs", [&] {
-    if (begins() || (handsOver && process.rank() == ends[1]))
-      found = handsOver ? secondsOfHops(bytes) : secondsOfAdding(bytes);
+  Error error = process.onDevice("for others to time transfers", [&] {
+    if (begins() || (sends && process.rank() == ends[1]))
+      found = sends ? secondsOfPingPong(bytes) : secondsOfAdding(bytes);
     found = group.allReduce(at::scalar_tensor(found, at::kDouble)).item<double>();
   });
   if (error)
@@ -158,11 +158,11 @@ Expected<double> TimingProcess::Timer::secondsOfMessage(int64_t bytes, bool hand
 
 //===- The process --------------------------------------------------------===//
 
-TimingProcess::TimingProcess(Options given, Membership::Owner owned, std::unique_ptr<Device> own)
-    : options(std::move(given)), membership(std::move(owned)), device(std::move(own)) {}
+TimingProcess::TimingProcess(Options given, Membership::Owner owned, std::unique_ptr<DeviceWorker> own)
+    : options(std::move(given)), membership(std::move(owned)), worker(std::move(own)) {}
 
 TimingProcess::~TimingProcess() {
-  membership->stopServing();
+  membership->clearClient();
   membership->transport().close();
 }
 
@@ -170,13 +170,13 @@ Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
   auto resolved = resolveTimedDevice(options.device);
   if (!resolved)
     return resolved.takeError();
-  auto membership = Membership::join(options.launch, "--passes or --quick", options.task,
+  auto membership = Membership::join(options.launch, "--rounds or --quick", options.task,
                                      {options.timeout, options.timeout});
   if (!membership)
     return membership.takeError();
   const uint32_t sharers = options.launch.localSize;
   std::unique_ptr<TimingProcess> process(new TimingProcess(
-      std::move(options), std::move(*membership), std::move(startDevices(*resolved, sharers).front())));
+      std::move(options), std::move(*membership), std::move(startWorkers(*resolved, sharers).front())));
   if (Error error = process->begin())
     return error;
   return process;
@@ -188,10 +188,10 @@ Error TimingProcess::begin() {
     return messages ? step + ", message " + std::to_string(messages) : step;
   };
   auto failed = [this](const std::string &message) {
-    if (options.failed)
-      options.failed(message);
+    if (options.onFailure)
+      options.onFailure(message);
   };
-  membership->serve({status, failed, [] {}});
+  membership->setClient({status, failed, [] {}});
   // Host names do not suffice: network namespaces of one machine share them, though only links connect them.
   utsname system;
   const std::string name = uname(&system) == 0 ? system.nodename : "?";
@@ -201,7 +201,7 @@ Error TimingProcess::begin() {
   auto all = membership->gather(*address + " " + name, 0);
   if (!all)
     return all.takeError();
-  auto shared = membership->share(llvm::join(*all, "\n"), 0);
+  auto shared = membership->broadcast(llvm::join(*all, "\n"), 0);
   if (!shared)
     return shared.takeError();
   llvm::SmallVector<llvm::StringRef> hosts;
@@ -224,7 +224,7 @@ Error TimingProcess::onDevice(const std::string &what, const std::function<void(
   return membership->waitFor(what, [&] {
     std::exception_ptr failure;
     std::latch done{1};
-    device->post([&] {
+    worker->post([&] {
       try {
         work();
       } catch (...) {
@@ -243,12 +243,12 @@ TimingProcess::Channels &TimingProcess::channelsTo(uint32_t rank) {
   if (found == channels.end())
     found = channels
                 .emplace(std::piecewise_construct, std::forward_as_tuple(rank),
-                         std::forward_as_tuple(membership->transport(), rank, device->memory()))
+                         std::forward_as_tuple(membership->transport(), rank, worker->memory()))
                 .first;
   return found->second;
 }
 
-std::unique_ptr<KernelTimer> TimingProcess::timer(uint32_t first, uint32_t count, Ends ends) {
+std::unique_ptr<KernelTimer> TimingProcess::timer(uint32_t first, uint32_t count, EndpointRanks ends) {
   return std::make_unique<Timer>(*this, first, count, ends);
 }
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_RUNTIME_PROFILE_TIMINGPROCESS_H
 #define CLEAVE_RUNTIME_PROFILE_TIMINGPROCESS_H
 
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/exchange/P2PChannel.h"
 #include "runtime/profile/KernelTimer.h"
 #include "runtime/rendezvous/Membership.h"
@@ -27,12 +27,12 @@ public:
     std::chrono::seconds timeout;
     /// The device of this process.
     std::string device;
-    KernelTimer::Effort effort;
+    double secondsPerCall;
     /// Called with the reason when all processes end, from another thread.
-    std::function<void(const std::string &)> failed;
+    std::function<void(const std::string &)> onFailure;
   };
   /// The two processes that time messages between each other.
-  using Ends = std::array<uint32_t, 2>;
+  using EndpointRanks = std::array<uint32_t, 2>;
 
   /// Joins the other processes.
   static llvm::Expected<std::unique_ptr<TimingProcess>> join(Options options);
@@ -51,7 +51,7 @@ public:
   /// A timer of one tensor-parallel group: the devices of the processes [first, first + count), which include
   /// this one. All of them call their timers in the same order, and get the same results. Processes of other
   /// groups do not wait. The result must not outlive this object.
-  std::unique_ptr<KernelTimer> timer(uint32_t first, uint32_t count, Ends ends);
+  std::unique_ptr<KernelTimer> timer(uint32_t first, uint32_t count, EndpointRanks ends);
 
   /// Ends all processes, and returns the message that they end with.
   std::string fail(const std::string &message);
@@ -60,18 +60,19 @@ public:
 
 private:
   class Timer;
-  class Hops;
+  class PingPong;
   /// Bytes of the largest timed message.
-  static constexpr int64_t kMaxHop = 4 << 20;
+  static constexpr int64_t kMaxMessageBytes = 4 << 20;
   /// Channel to another process and back.
   struct Channels {
     Channels(Transport &transport, uint32_t rank, MemoryAccount &account)
-        : out(transport, rank, Tag::Values), in(transport, rank, Tag::Values, account, {2, kMaxHop}) {}
+        : out(transport, rank, Tag::Values),
+          in(transport, rank, Tag::Values, account, {2, kMaxMessageBytes}) {}
     Sender out;
     Receiver in;
   };
 
-  TimingProcess(Options options, Membership::Owner membership, std::unique_ptr<Device> device);
+  TimingProcess(Options options, Membership::Owner membership, std::unique_ptr<DeviceWorker> worker);
   llvm::Error begin();
   /// Runs `work` on the device's thread. It may throw what messages between processes throw.
   llvm::Error onDevice(const std::string &what, const std::function<void()> &work);
@@ -84,7 +85,7 @@ private:
   std::string step = "is starting";
   /// Number of messages received in this step.
   std::atomic<uint64_t> messages{0};
-  const std::unique_ptr<Device> device;
+  const std::unique_ptr<DeviceWorker> worker;
   /// By rank. Receivers run until the transport is closed.
   std::map<uint32_t, Channels> channels;
 };

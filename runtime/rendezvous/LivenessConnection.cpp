@@ -27,14 +27,14 @@ using namespace std::chrono_literals;
 static constexpr size_t kDigits = 8;
 static constexpr char kGoodbye = '!', kFailure = '?', kEnd = '\n';
 /// Longest reason of a failure.
-static constexpr size_t kLongestWord = 64 << 10;
+static constexpr size_t kLongestReason = 64 << 10;
 /// Longest address in messages.
 static constexpr size_t kLongestAddress = 255;
 /// Most connections without a name, beside those of a run.
 static constexpr size_t kMaxStrangers = 64;
 
-static std::string nameOf(StringRef word, uint32_t rank) {
-  return (word + llvm::utohexstr(rank, /*LowerCase=*/true, /*Width=*/kDigits)).str();
+static std::string nameOf(StringRef runId, uint32_t rank) {
+  return (runId + llvm::utohexstr(rank, /*LowerCase=*/true, /*Width=*/kDigits)).str();
 }
 
 /// Ignores errors: if the other end is gone, nobody reads the text.
@@ -65,8 +65,8 @@ private:
 
 //===- Connecting ---------------------------------------------------------===//
 
-LivenessConnection::LivenessConnection(std::string word)
-    : word(std::move(word)), stopped(eventfd(0, EFD_CLOEXEC)) {
+LivenessConnection::LivenessConnection(std::string runId)
+    : id(std::move(runId)), stopped(eventfd(0, EFD_CLOEXEC)) {
   if (stopped < 0)
     throw std::runtime_error("the system gives no more file descriptors");
 }
@@ -78,7 +78,7 @@ LivenessConnection::~LivenessConnection() {
   close(stopped);
 }
 
-std::unique_ptr<LivenessConnection> LivenessConnection::hold(const std::string &address, uint32_t size) {
+std::unique_ptr<LivenessConnection> LivenessConnection::listen(const std::string &address, uint32_t size) {
   std::random_device random;
   std::unique_ptr<LivenessConnection> line(
       new LivenessConnection(nameOf("", random()) + nameOf("", random())));
@@ -88,14 +88,14 @@ std::unique_ptr<LivenessConnection> LivenessConnection::hold(const std::string &
   if (found)
     line->listening = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (line->listening < 0 || bind(line->listening, found->ai_addr, found->ai_addrlen) != 0 ||
-      listen(line->listening, SOMAXCONN) != 0 || !localAddressOf(line->listening, own, port))
+      ::listen(line->listening, SOMAXCONN) != 0 || !localAddressOf(line->listening, own, port))
     throw std::runtime_error("cannot listen at " + address);
   line->address = own + " " + port;
   line->size = size;
   return line;
 }
 
-std::string LivenessConnection::place() const { return address + " " + word; }
+std::string LivenessConnection::endpoint() const { return address + " " + id; }
 
 /// Longest wait of one attempt, in milliseconds.
 static constexpr int64_t kLongest = 1000 * 1000;
@@ -121,14 +121,14 @@ static int tryToConnect(const addrinfo &target, LivenessConnection::Clock::time_
   return -problem;
 }
 
-std::unique_ptr<LivenessConnection> LivenessConnection::reach(const std::string &place, uint32_t rank,
-                                                              Clock::time_point deadline) {
-  auto [address, rest] = StringRef(place).split(' ');
-  auto [port, word] = rest.split(' ');
-  std::unique_ptr<LivenessConnection> line(new LivenessConnection(word.str()));
+std::unique_ptr<LivenessConnection> LivenessConnection::connect(const std::string &endpoint, uint32_t rank,
+                                                                Clock::time_point deadline) {
+  auto [address, rest] = StringRef(endpoint).split(' ');
+  auto [port, runId] = rest.split(' ');
+  std::unique_ptr<LivenessConnection> line(new LivenessConnection(runId.str()));
   const Addresses addresses(address.str(), port.str(), SOCK_STREAM, AI_NUMERICHOST);
   if (!addresses.first())
-    throw std::runtime_error("found no place in '" + plan::printable(place, kLongestAddress) + "'");
+    throw std::runtime_error("found no address in '" + plan::printable(endpoint, kLongestAddress) + "'");
   int made = -1;
   while ((made = tryToConnect(*addresses.first(), deadline)) < 0 && Clock::now() < deadline)
     std::this_thread::sleep_for(10ms);
@@ -137,12 +137,12 @@ std::unique_ptr<LivenessConnection> LivenessConnection::reach(const std::string 
                              plan::printable(port, kLongestAddress));
   line->connections.push_back({made, /*nameLength=*/0});
   line->connections.back().rank = 0;
-  say(made, nameOf(word, rank));
+  say(made, nameOf(runId, rank));
   return line;
 }
 
-bool LivenessConnection::isGone(const std::string &place, Clock::time_point deadline) {
-  auto [address, rest] = StringRef(place).split(' ');
+bool LivenessConnection::isGone(const std::string &endpoint, Clock::time_point deadline) {
+  auto [address, rest] = StringRef(endpoint).split(' ');
   const Addresses addresses(address.str(), rest.split(' ').first.str(), SOCK_STREAM, AI_NUMERICHOST);
   if (!addresses.first())
     return false;
@@ -160,7 +160,7 @@ void LivenessConnection::accept() {
     isFull = made < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
     if (made < 0)
       return;
-    connections.push_back({made, word.size() + kDigits});
+    connections.push_back({made, id.size() + kDigits});
     dropStranger();
   }
 }
@@ -171,39 +171,39 @@ void LivenessConnection::dropStranger() {
     return;
   auto oldest = llvm::find_if(connections, isStranger);
   // Its name may have arrived meanwhile.
-  (void)hear(*oldest);
+  (void)read(*oldest);
   if (oldest->rank)
     return;
   closeSocket(oldest->socket);
   connections.erase(oldest);
 }
 
-bool LivenessConnection::hear(Connection &connection) const {
+bool LivenessConnection::read(Connection &connection) const {
   char bytes[4096];
   ssize_t count;
   while ((count = recv(connection.socket, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
-    connection.heard.append(bytes, size_t(count));
-    if (connection.heard.size() > connection.nameLength + kLongestWord)
+    connection.received.append(bytes, size_t(count));
+    if (connection.received.size() > connection.nameLength + kLongestReason)
       return false;
   }
   const bool isOpen = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-  StringRef heard = connection.heard;
-  if (heard.size() < connection.nameLength)
+  StringRef received = connection.received;
+  if (received.size() < connection.nameLength)
     return isOpen;
-  if (!connection.rank && !takeName(connection, heard.take_front(connection.nameLength)))
+  if (!connection.rank && !takeName(connection, received.take_front(connection.nameLength)))
     return false;
-  StringRef said = heard.drop_front(connection.nameLength);
+  StringRef said = received.drop_front(connection.nameLength);
   connection.hasLeft = said.starts_with(kGoodbye);
   if (said.starts_with(kFailure)) {
     connection.hasFailed = said.contains(kEnd);
-    connection.word = plan::printable(said.drop_front().split(kEnd).first);
+    connection.reason = plan::printable(said.drop_front().split(kEnd).first);
   }
   return isOpen;
 }
 
 bool LivenessConnection::takeName(Connection &connection, StringRef name) const {
   uint32_t rank = 0;
-  if (!name.consume_front(word) || name.getAsInteger(16, rank) || rank == 0 || rank >= size ||
+  if (!name.consume_front(id) || name.getAsInteger(16, rank) || rank == 0 || rank >= size ||
       llvm::any_of(connections, [&](const Connection &one) { return one.rank == rank; }))
     return false;
   connection.rank = rank;
@@ -221,7 +221,7 @@ bool LivenessConnection::haveAllLeft() const {
          llvm::none_of(connections, [&](const Connection &one) { return isOne(one) && !one.hasLeft; });
 }
 
-void LivenessConnection::awaitSomething() {
+void LivenessConnection::waitForEvents() {
   std::vector<pollfd> polled{{stopped, POLLIN, 0}};
   int wait = -1;
   {
@@ -237,16 +237,16 @@ void LivenessConnection::awaitSomething() {
   (void)poll(polled.data(), polled.size(), wait);
 }
 
-std::optional<LivenessConnection::Loss> LivenessConnection::hearAll() {
+std::optional<LivenessConnection::Loss> LivenessConnection::readAll() {
   if (listening >= 0)
     accept();
   for (auto next = connections.begin(); next != connections.end();) {
     auto connection = next++;
     if (connection->socket < 0)
       continue;
-    const bool isOpen = hear(*connection);
+    const bool isOpen = read(*connection);
     if (connection->rank && (connection->hasFailed || (!isOpen && !connection->hasLeft)))
-      return Loss{*connection->rank, connection->word};
+      return Loss{*connection->rank, connection->reason};
     if (isOpen)
       continue;
     close(std::exchange(connection->socket, -1));
@@ -258,12 +258,12 @@ std::optional<LivenessConnection::Loss> LivenessConnection::hearAll() {
 
 std::optional<LivenessConnection::Loss> LivenessConnection::watch() {
   for (;;) {
-    awaitSomething();
+    waitForEvents();
     pollfd end{stopped, POLLIN, 0};
     if (poll(&end, 1, 0) == 1)
       return std::nullopt;
     std::lock_guard lock(mutex);
-    if (std::optional<Loss> loss = hearAll())
+    if (std::optional<Loss> loss = readAll())
       return loss;
     if (haveAllLeft())
       return std::nullopt;
@@ -280,9 +280,9 @@ void LivenessConnection::sayGoodbye() {
 void LivenessConnection::sayFailure(const std::string &message) {
   std::lock_guard lock(mutex);
   // Includes processes that have just connected.
-  (void)hearAll();
+  (void)readAll();
   // Escaped text is longer than its source.
-  const std::string said = kFailure + plan::printable(message, kLongestWord / 8) + kEnd;
+  const std::string said = kFailure + plan::printable(message, kLongestReason / 8) + kEnd;
   for (const Connection &connection : connections)
     if (connection.rank && connection.socket >= 0)
       say(connection.socket, said);

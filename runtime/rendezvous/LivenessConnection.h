@@ -34,26 +34,26 @@ public:
   struct Loss {
     uint32_t rank;
     /// Why the run failed there, printable; empty if the process has died.
-    std::string word;
+    std::string reason;
     bool operator==(const Loss &) const = default;
   };
 
   /// Rank 0: listens for `size` - 1 processes at `address`, an address of this machine.
-  static std::unique_ptr<LivenessConnection> hold(const std::string &address, uint32_t size);
+  static std::unique_ptr<LivenessConnection> listen(const std::string &address, uint32_t size);
   /// Connects to rank 0. Throws if it does not answer by `deadline`.
-  /// \param place  what `place` of rank 0 returns.
-  static std::unique_ptr<LivenessConnection> reach(const std::string &place, uint32_t rank,
-                                                   Clock::time_point deadline);
-  /// True if the host at `place` refuses the connection: rank 0 is gone. False if there is no answer by
+  /// \param endpoint  what `endpoint` of rank 0 returns.
+  static std::unique_ptr<LivenessConnection> connect(const std::string &endpoint, uint32_t rank,
+                                                     Clock::time_point deadline);
+  /// True if the host at `endpoint` refuses the connection: rank 0 is gone. False if there is no answer by
   /// `deadline`.
-  static bool isGone(const std::string &place, Clock::time_point deadline);
+  static bool isGone(const std::string &endpoint, Clock::time_point deadline);
   ~LivenessConnection();
   LivenessConnection(const LivenessConnection &) = delete;
 
   /// Address, port and run id of rank 0. The id tells processes of the run from strangers.
-  std::string place() const;
+  std::string endpoint() const;
   /// The run id, which is unique.
-  const std::string &run() const { return word; }
+  const std::string &runId() const { return id; }
   /// Number of connected processes, as `watch` has seen them.
   uint32_t connected() const;
 
@@ -73,30 +73,30 @@ private:
     int socket;
     /// Length of the name that the other end sends first; 0 where its rank is known.
     size_t nameLength;
-    std::string heard = {};
+    std::string received = {};
     std::optional<uint32_t> rank = {};
     bool hasLeft = false;
     /// Reason of a failure, and whether it has arrived completely.
-    std::string word = {};
+    std::string reason = {};
     bool hasFailed = false;
   };
 
-  explicit LivenessConnection(std::string word);
+  explicit LivenessConnection(std::string runId);
   void accept();
   /// If too many connections have sent no name, closes the oldest of them, so that strangers cannot exhaust
   /// file descriptors.
   void dropStranger();
   bool haveAllLeft() const;
   /// Reads what has arrived; false if the other end has closed the connection or is a stranger.
-  bool hear(Connection &connection) const;
+  bool read(Connection &connection) const;
   /// Sets the rank of a connection. False if the name is invalid or another process has it.
   bool takeName(Connection &connection, llvm::StringRef name) const;
   /// Reads all connections. Returns the process that has died or failed, if there is one.
-  std::optional<Loss> hearAll();
-  void awaitSomething();
+  std::optional<Loss> readAll();
+  void waitForEvents();
 
   /// Run id: prefix of every name.
-  const std::string word;
+  const std::string id;
   /// Rank 0 only: number of ranks.
   uint32_t size = 0;
   /// The system had no file descriptor for a new connection; accept is tried again later.

@@ -43,7 +43,7 @@ Membership::Membership(const Launch &launch, PeerLimits limits)
 void Membership::start() {
   answered = Clock::now();
   for (KnownPeer &peer : known)
-    peer.changed = answered;
+    peer.lastBeat = answered;
   // Thread names are for debuggers, and tests.
   auto begin = [this](const char *name, void (Membership::*work)()) {
     return std::thread([=, this] {
@@ -69,7 +69,7 @@ void Membership::Release::operator()(Membership *membership) const {
 
 bool Membership::awaitLastBeat() {
   std::unique_lock lock(mutex);
-  return changed.wait_for(lock, kLastWord, [&] { return !isBeating; });
+  return changed.wait_for(lock, kEarlierFailureWait, [&] { return !isBeating; });
 }
 
 bool Membership::stop() {
@@ -88,12 +88,12 @@ bool Membership::stop() {
   return isLast;
 }
 
-void Membership::serve(MembershipClient served) {
+void Membership::setClient(MembershipClient given) {
   std::lock_guard lock(mutex);
-  client = std::make_shared<const MembershipClient>(std::move(served));
+  client = std::make_shared<const MembershipClient>(std::move(given));
 }
 
-void Membership::stopServing() {
+void Membership::clearClient() {
   std::unique_lock lock(mutex);
   client = nullptr;
   changed.wait(lock, [&] { return calls == 0; });
@@ -127,7 +127,7 @@ void Membership::keepBeating() {
     try {
       beatOnce(count);
     } catch (const std::exception &exception) {
-      answers = isShortage(exception);
+      answers = isOutOfResources(exception);
       if (answers)
         commitFailure("rank " + std::to_string(launch.rank) + ": " + messageOf(exception));
     }
@@ -139,12 +139,12 @@ void Membership::keepBeating() {
     changed.wait_for(lock, kBeat, [&] { return stopping || leaving || over || !proposed.empty(); });
     if (stopping || leaving || over) {
       lock.unlock();
-      return tellLast();
+      return publishFailure();
     }
   }
 }
 
-void Membership::tellLast() {
+void Membership::publishFailure() {
   bool mayBeFollowed;
   {
     std::lock_guard lock(mutex);
@@ -155,24 +155,25 @@ void Membership::tellLast() {
     propose();
     // The agent's store may outlive this run, and serve another one.
     if (launch.rank == 0 && mayBeFollowed)
-      meeting->erase(kRun);
+      rootStore->erase(kRun);
   } catch (const std::exception &) {
   }
 }
 
 void Membership::loseStore() {
   if (launch.agentHoldsStore)
-    return commitFailure("lost the store at " + storePlace() + ", which torchrun's agent holds; " +
+    return commitFailure("lost the store at " + storeAddress() + ", which torchrun's agent holds; " +
                          describeOthers());
   std::string message;
   {
     // The liveness connection may tell how rank 0 ended.
     std::unique_lock lock(mutex);
-    changed.wait_for(lock, kLastWord, [&] { return over || stopping || !proposed.empty(); });
+    changed.wait_for(lock, kEarlierFailureWait, [&] { return over || stopping || !proposed.empty(); });
     message = proposed;
   }
-  commitFailure(message.empty() ? withLastWord("lost the store at " + storePlace() + ", which rank 0 held", 0)
-                                : message);
+  commitFailure(message.empty()
+                    ? withLastStatus("lost the store at " + storeAddress() + ", which rank 0 held", 0)
+                    : message);
 }
 
 void Membership::beatOnce(uint64_t count) {
@@ -225,12 +226,12 @@ void Membership::note(uint32_t rank, const std::string &beat) {
 
 void Membership::watchLife() {
   if (std::optional<LivenessConnection::Loss> loss = liveness->watch())
-    fail(loss->word.empty() ? deathOf(loss->rank) : loss->word);
+    fail(loss->reason.empty() ? deathOf(loss->rank) : loss->reason);
 }
 
-std::string Membership::overdue() const {
+std::string Membership::timeoutText() const {
   for (const PeerWait &wait : waits)
-    if (std::string text = wait.overdue(Clock::now(), known, launch.rank, limits); !text.empty())
+    if (std::string text = wait.timeoutText(Clock::now(), known, launch.rank, limits); !text.empty())
       return text;
   return "";
 }
@@ -238,7 +239,7 @@ std::string Membership::overdue() const {
 void Membership::watchClock() {
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, 50ms, [&] { return stopping || over; })) {
-    const std::string late = overdue();
+    const std::string late = timeoutText();
     lock.unlock();
     if (!late.empty())
       fail(ofRank(launch.rank, "has waited " + late + "; " + describeOthers()));
@@ -262,7 +263,7 @@ void Membership::commitFailure(const std::string &message) {
   }
   changed.notify_all();
   endWaits();
-  call([&](const MembershipClient &asked) { asked.failed(message); });
+  call([&](const MembershipClient &asked) { asked.onFailure(message); });
 }
 
 void Membership::endWaits() {
@@ -280,7 +281,7 @@ std::string Membership::fail(const std::string &message) {
     if (proposed.empty())
       proposed = message;
     changed.notify_all();
-    changed.wait_for(lock, kLastWord, [&] { return over.load(); });
+    changed.wait_for(lock, kEarlierFailureWait, [&] { return over.load(); });
     first = proposed;
   }
   // If the store does not answer, each process ends with its own message.
@@ -297,7 +298,7 @@ Error Membership::failure() {
 std::string Membership::describe(uint32_t rank) {
   const KnownPeer &peer = known[rank];
   std::string text = ofRank(rank, peer.status.empty() ? "is starting" : peer.status);
-  const Clock::duration silent = Clock::now() - peer.changed;
+  const Clock::duration silent = Clock::now() - peer.lastBeat;
   // If this process cannot read the store either, nothing is known of the other.
   if (silent > kSilence && Clock::now() - answered < kSilence)
     text += " (no sign of life for " + seconds(silent) + ")";
@@ -313,26 +314,26 @@ std::string Membership::describeOthers() {
   std::string text = llvm::join(others, ", ");
   // A process that holds the store, and has not asked it, was itself stopped.
   if (Clock::now() - answered > kSilence && isBeating && !leaving && !holdsStore())
-    text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storePlace() +
+    text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storeAddress() +
             " does not answer)";
   return text;
 }
 
-std::string Membership::deathOf(uint32_t rank) { return withLastWord(ofRank(rank, "has died"), rank); }
+std::string Membership::deathOf(uint32_t rank) { return withLastStatus(ofRank(rank, "has died"), rank); }
 
-std::string Membership::withLastWord(const std::string &message, uint32_t rank) {
+std::string Membership::withLastStatus(const std::string &message, uint32_t rank) {
   std::lock_guard lock(mutex);
   const std::string &last = known[rank].status;
-  return message + (last.empty() ? "" : "; its last word: " + ofRank(rank, last));
+  return message + (last.empty() ? "" : "; last known status: " + ofRank(rank, last));
 }
 
-std::string Membership::lose(uint32_t rank, const std::string &context) {
+std::string Membership::reportLost(uint32_t rank, const std::string &context) {
   {
     // A lost connection alone does not tell whether its process has died, or has failed and reported why.
     std::unique_lock lock(mutex);
-    changed.wait_for(lock, kLastWord, [&] { return over || !proposed.empty(); });
+    changed.wait_for(lock, kEarlierFailureWait, [&] { return over || !proposed.empty(); });
   }
-  return fail(withLastWord("lost the connection with rank " + std::to_string(rank), rank) + "; " + context);
+  return fail(withLastStatus("lost the connection with rank " + std::to_string(rank), rank) + "; " + context);
 }
 
 void Membership::linger() {
@@ -355,7 +356,7 @@ Error Membership::waitFor(const std::string &what, llvm::function_ref<void()> wo
   try {
     work();
   } catch (const PeerLost &lost) {
-    lose(lost.rank, ofRank(launch.rank, "waited " + what));
+    reportLost(lost.rank, ofRank(launch.rank, "waited " + what));
   } catch (const TransportClosed &) {
     commitFailure("the session was closed");
   } catch (const std::exception &exception) {
@@ -368,14 +369,14 @@ Error Membership::waitFor(const std::string &what, llvm::function_ref<void()> wo
 
 void Membership::sendText(uint32_t to, StringRef text) {
   uint64_t bytes = text.size();
-  messages->send(to, Tag::Meeting, &bytes, sizeof bytes)->wait();
+  messages->send(to, Tag::Control, &bytes, sizeof bytes)->wait();
   for (; !text.empty(); text = text.drop_front(std::min(text.size(), kPiece)))
-    messages->send(to, Tag::Meeting, text.data(), std::min(text.size(), kPiece))->wait();
+    messages->send(to, Tag::Control, text.data(), std::min(text.size(), kPiece))->wait();
 }
 
 std::string Membership::receiveText(uint32_t from, size_t most) {
   uint64_t bytes = 0;
-  messages->receive(from, Tag::Meeting, &bytes, sizeof bytes)->wait();
+  messages->receive(from, Tag::Control, &bytes, sizeof bytes)->wait();
   if (bytes > most)
     throw std::runtime_error(llvm::formatv(
         "a message of rank {0}: found a text of {1} bytes, expected at most {2}", from, bytes, most));
@@ -383,32 +384,32 @@ std::string Membership::receiveText(uint32_t from, size_t most) {
   while (text.size() < bytes) {
     const size_t begin = text.size();
     text.resize(std::min<size_t>(bytes, begin + kPiece));
-    messages->receive(from, Tag::Meeting, text.data() + begin, text.size() - begin)->wait();
+    messages->receive(from, Tag::Control, text.data() + begin, text.size() - begin)->wait();
   }
   return text;
 }
 
-Expected<std::vector<std::string>> Membership::gather(StringRef text, uint32_t to, size_t most) {
+Expected<std::vector<std::string>> Membership::gather(StringRef text, uint32_t root, size_t most) {
   std::vector<std::string> texts;
   Error error = waitFor("for what all ranks report", [&] {
-    if (launch.rank != to)
-      return sendText(to, text);
+    if (launch.rank != root)
+      return sendText(root, text);
     for (uint32_t rank = 0; rank < launch.size; ++rank)
-      texts.push_back(rank == to ? text.str() : receiveText(rank, most));
+      texts.push_back(rank == root ? text.str() : receiveText(rank, most));
   });
   if (error)
     return error;
   return texts;
 }
 
-Expected<std::string> Membership::share(StringRef text, uint32_t from) {
+Expected<std::string> Membership::broadcast(StringRef text, uint32_t root) {
   std::string shared = text.str();
-  Error error = waitFor("for what rank " + std::to_string(from) + " reports", [&] {
-    if (launch.rank != from)
-      shared = receiveText(from);
+  Error error = waitFor("for what rank " + std::to_string(root) + " reports", [&] {
+    if (launch.rank != root)
+      shared = receiveText(root);
     else
       for (uint32_t rank = 0; rank < launch.size; ++rank)
-        if (rank != from)
+        if (rank != root)
           sendText(rank, text);
   });
   if (error)
@@ -416,10 +417,10 @@ Expected<std::string> Membership::share(StringRef text, uint32_t from) {
   return shared;
 }
 
-Error Membership::meet() {
+Error Membership::barrier() {
   if (auto come = gather("", 0); !come)
     return come.takeError();
-  return share("", 0).takeError();
+  return broadcast("", 0).takeError();
 }
 
 /// The clock of rank 0 was read between a question and its answer. Of many exchanges, the latest question and
@@ -450,7 +451,7 @@ Expected<Membership::Clock::duration> Membership::clockOffset() {
 }
 
 Error Membership::leave() {
-  if (Error error = meet())
+  if (Error error = barrier())
     return error;
   {
     std::lock_guard lock(mutex);
@@ -459,7 +460,7 @@ Error Membership::leave() {
   changed.notify_all();
   awaitLastBeat();
   // After this barrier no process reads the store any more.
-  if (Error error = meet())
+  if (Error error = barrier())
     return error;
   // Gloo resets the connections that it closes, with data under way: so no process leaves before all are
   // here.

@@ -31,7 +31,7 @@ struct MembershipClient {
   /// What this process does: `(stage 1) waits for the values of stage 0`.
   std::function<std::string()> status;
   /// Called when the run has failed, here or elsewhere.
-  std::function<void(const std::string &)> failed;
+  std::function<void(const std::string &)> onFailure;
   /// Called periodically.
   std::function<void()> tick;
 };
@@ -55,36 +55,38 @@ public:
   uint32_t rank() const { return launch.rank; }
   uint32_t size() const { return launch.size; }
   /// Rank and store of this process.
-  const Launch &place() const { return launch; }
+  const Launch &launchInfo() const { return launch; }
   /// True once the run has ended. For waits that Membership cannot end.
   bool isOver() const { return over; }
   Transport &transport() { return *messages; }
 
-  void serve(MembershipClient served);
+  void setClient(MembershipClient given);
   /// Drops the client; returns when no callback is running.
-  void stopServing();
+  void clearClient();
 
   /// Ends the run in all processes. Returns the message with which all end: the first, if several processes
   /// fail.
   std::string fail(const std::string &message);
-  /// As fail, for a process that does not answer. Waits first whether a liveness connection tells more.
+  /// As fail, for a process that does not answer. First waits briefly, since a liveness connection may tell
+  /// why.
   /// `context` says what was expected of the process.
-  std::string lose(uint32_t rank, const std::string &context);
+  std::string reportLost(uint32_t rank, const std::string &context);
   /// What the other processes do, as far as known: `rank 1 (stage 0) is computing`.
   std::string describeOthers();
 
   /// Barrier of all processes.
-  llvm::Error meet();
+  llvm::Error barrier();
   /// Runs `work`, which waits for other processes and has a deadline. Its failure is one of the run.
   /// \param what  what is waited for: `for rank 1 to take a request`.
   llvm::Error waitFor(const std::string &what, llvm::function_ref<void()> work);
   /// The message with which the run has ended.
   llvm::Error failure();
-  /// Gathers `text` of all processes, by rank, at process `to`; empty elsewhere.
+  /// Gathers `text` of all processes, by rank, at process `root`; empty elsewhere.
   /// \param most  maximum of bytes of one text.
-  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to, size_t most = kMaxText);
-  /// Broadcasts `text` of process `from`.
-  llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t root,
+                                                  size_t most = kMaxText);
+  /// Broadcasts `text` of process `root`.
+  llvm::Expected<std::string> broadcast(llvm::StringRef text, uint32_t root);
   static constexpr size_t kMaxText = 16 << 20;
   /// Clock of rank 0 minus the clock of this process.
   llvm::Expected<Clock::duration> clockOffset();
@@ -101,35 +103,38 @@ private:
   ~Membership() = default;
   /// Result of joining.
   struct Attempt;
+  /// joinRun, with exceptions as text; empty on success.
   std::string attempt(const std::string &what, const std::string &value);
-  llvm::Error come(const std::string &what, const std::string &value);
-  llvm::Error find(Clock::time_point deadline);
+  /// Finds the run, starts the threads, waits for all, compares values, connects.
+  llvm::Error joinRun(const std::string &what, const std::string &value);
+  llvm::Error openStoreAndEnter(Clock::time_point deadline);
   llvm::Error enter(Clock::time_point deadline);
-  llvm::Error begin();
-  llvm::Error enterRun(llvm::StringRef run, Clock::time_point deadline);
-  llvm::Error isTaken(llvm::StringRef owner) const;
+  /// Rank 0.
+  llvm::Error announceRun();
+  /// Other ranks.
+  llvm::Error claimRank(llvm::StringRef run, Clock::time_point deadline);
+  llvm::Error rankTakenError(llvm::StringRef owner) const;
   /// Restricts `store` to the keys of one run.
   void keepTo(const std::string &run, std::unique_ptr<LivenessConnection> line);
-  llvm::Error notStarted(const std::string &who) const;
+  llvm::Error notStartedError(const std::string &who) const;
   llvm::Error awaitAll(Clock::time_point deadline);
   llvm::Error compare(const std::string &what);
   llvm::Error connect(Clock::time_point deadline);
   /// True if this process holds the store: rank 0, unless torchrun's agent does.
   bool holdsStore() const { return launch.rank == 0 && !launch.agentHoldsStore; }
-  std::string storePlace() const;
-  std::string noStore() const;
-  /// Why joining has timed out.
-  std::string lateness() const;
+  std::string storeAddress() const;
+  std::string noStoreReason() const;
+  std::string joinTimeoutReason() const;
   void start();
   /// False if the store does not answer, so that a thread still waits for it.
   bool stop();
-  /// Waits until no thread uses the store; false if one still does after kLastWord.
+  /// Waits until no thread uses the store; false if one still does after kEarlierFailureWait.
   bool awaitLastBeat();
   void beat();
   /// Writes statuses until the run ends.
   void keepBeating();
   /// Writes a failure that the store does not have yet, and removes the run from the store.
-  void tellLast();
+  void publishFailure();
   void loseStore();
   void beatOnce(uint64_t count);
   void noteBeats();
@@ -139,13 +144,13 @@ private:
   void watchLife();
   void watchClock();
   /// A wait that has taken too long, `30 s for what all ranks report`; empty if there is none.
-  std::string overdue() const;
+  std::string timeoutText() const;
   /// Calls `ask` with the client, if there is one, without holding a lock.
   void call(llvm::function_ref<void(const MembershipClient &)> ask);
   std::string describe(uint32_t rank);
-  /// `rank 1 has died; its last word: …`.
+  /// `rank 1 has died; last known status: …`.
   std::string deathOf(uint32_t rank);
-  std::string withLastWord(const std::string &message, uint32_t rank);
+  std::string withLastStatus(const std::string &message, uint32_t rank);
   /// Ends the run with `message`, unless it has ended already.
   void commitFailure(const std::string &message);
   /// Ends every wait for other processes.
@@ -157,7 +162,7 @@ private:
   Launch launch;
   const PeerLimits limits;
   /// All keys, where runs are announced; keys of this run.
-  std::unique_ptr<Store> meeting, store;
+  std::unique_ptr<Store> rootStore, store;
   std::unique_ptr<LivenessConnection> liveness;
 
   std::mutex mutex;

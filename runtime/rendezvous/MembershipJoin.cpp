@@ -50,7 +50,7 @@ struct Membership::Attempt {
   std::string problem;
 };
 
-std::string Membership::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
+std::string Membership::storeAddress() const { return launch.address + ":" + std::to_string(launch.port); }
 
 Expected<Membership::Owner> Membership::join(const Launch &launch, const std::string &what,
                                              const std::string &value, PeerLimits limits) {
@@ -77,7 +77,7 @@ Expected<Membership::Owner> Membership::join(const Launch &launch, const std::st
       return failed(llvm::toString(membership->failure()));
     }
     if (Clock::now() > end) {
-      const std::string problem = membership->lateness();
+      const std::string problem = membership->joinTimeoutReason();
       membership->commitFailure(problem);
       return failed(problem);
     }
@@ -90,7 +90,7 @@ Expected<Membership::Owner> Membership::join(const Launch &launch, const std::st
 
 std::string Membership::attempt(const std::string &what, const std::string &value) {
   try {
-    return llvm::toString(come(what, value));
+    return llvm::toString(joinRun(what, value));
   } catch (const std::exception &exception) {
     try {
       return "rank " + std::to_string(launch.rank) + ": " + messageOf(exception);
@@ -100,9 +100,9 @@ std::string Membership::attempt(const std::string &what, const std::string &valu
   }
 }
 
-Error Membership::come(const std::string &what, const std::string &value) {
+Error Membership::joinRun(const std::string &what, const std::string &value) {
   const Clock::time_point deadline = Clock::now() + limits.timeout;
-  if (Error error = find(deadline))
+  if (Error error = openStoreAndEnter(deadline))
     return error;
   start();
   try {
@@ -114,7 +114,7 @@ Error Membership::come(const std::string &what, const std::string &value) {
     if (Error error = compare(what))
       return error;
   } catch (const std::exception &exception) {
-    if (isShortage(exception))
+    if (isOutOfResources(exception))
       throw;
     loseStore();
     return failure();
@@ -122,40 +122,41 @@ Error Membership::come(const std::string &what, const std::string &value) {
   return connect(deadline);
 }
 
-Error Membership::find(Clock::time_point deadline) {
+Error Membership::openStoreAndEnter(Clock::time_point deadline) {
   for (;; std::this_thread::sleep_for(10ms)) {
-    meeting.reset();
+    rootStore.reset();
     hasStore = false;
     try {
       const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-      meeting = openStore(launch, limits.timeout, std::max<milliseconds>(left, 1ms));
+      rootStore = openStore(launch, limits.timeout, std::max<milliseconds>(left, 1ms));
       hasStore = true;
       return enter(deadline);
     } catch (const std::exception &exception) {
-      if (isShortage(exception))
+      if (isOutOfResources(exception))
         throw;
     }
     if (holdsStore())
-      return llvm::createStringError("cannot hold the store at " + storePlace() +
+      return llvm::createStringError("cannot hold the store at " + storeAddress() +
                                      "; expected MASTER_ADDR to be an address of this machine, MASTER_PORT "
                                      "a free port, and no other rank 0");
-    if (launch.agentHoldsStore && meeting)
-      return llvm::createStringError("lost the store at " + storePlace() + ", which torchrun's agent holds");
+    if (launch.agentHoldsStore && rootStore)
+      return llvm::createStringError("lost the store at " + storeAddress() +
+                                     ", which torchrun's agent holds");
     // The store that was found may be that of rank 0's previous session.
     if (launch.agentHoldsStore || Clock::now() >= deadline)
-      return llvm::createStringError(noStore());
+      return llvm::createStringError(noStoreReason());
   }
 }
 
-std::string Membership::lateness() const {
+std::string Membership::joinTimeoutReason() const {
   if (haveAllCome)
     return "no connections with all of them within " + std::to_string(limits.timeout.count()) +
            " s; allow more time (--timeout)";
-  return hasStore ? "the store at " + storePlace() + " has stopped answering" : noStore();
+  return hasStore ? "the store at " + storeAddress() + " has stopped answering" : noStoreReason();
 }
 
-std::string Membership::noStore() const {
-  return "found no store at " + storePlace() + " that answers within " +
+std::string Membership::noStoreReason() const {
+  return "found no store at " + storeAddress() + " that answers within " +
          std::to_string(limits.timeout.count()) + " s; has " +
          (launch.agentHoldsStore ? "torchrun" : "rank 0") +
          " started, with the same MASTER_ADDR and MASTER_PORT?";
@@ -166,7 +167,7 @@ std::string Membership::noStore() const {
 // process that claims it.
 
 /// Address of the liveness connection, from the announcement of a run.
-static std::string placeOf(StringRef run) {
+static std::string endpointOf(StringRef run) {
   const StringRef host = run.split(' ').second;
   const StringRef process = host.split(' ').second;
   return process.split(' ').second.str();
@@ -174,83 +175,83 @@ static std::string placeOf(StringRef run) {
 
 /// True if rank 0 of the run is gone, so that nobody can join the run any more.
 static bool isLeft(StringRef run) {
-  return LivenessConnection::isGone(placeOf(run), Membership::Clock::now() + kLastWord);
+  return LivenessConnection::isGone(endpointOf(run), Membership::Clock::now() + kEarlierFailureWait);
 }
 
 Error Membership::enter(Clock::time_point deadline) {
   if (launch.rank == 0)
-    return begin();
+    return announceRun();
   std::optional<std::string> run;
   // A killed rank 0 may have left its announcement.
-  while (!(run = meeting->find(kRun)) || (isLeft(*run) && Clock::now() < deadline)) {
+  while (!(run = rootStore->find(kRun)) || (isLeft(*run) && Clock::now() < deadline)) {
     if (Clock::now() >= deadline)
-      return notStarted("rank 0 has");
+      return notStartedError("rank 0 has");
     std::this_thread::sleep_for(10ms);
   }
-  return enterRun(*run, deadline);
+  return claimRank(*run, deadline);
 }
 
-Error Membership::begin() {
+Error Membership::announceRun() {
   std::unique_ptr<LivenessConnection> line;
   try {
-    line = LivenessConnection::hold(hostAddress(launch), launch.size);
+    line = LivenessConnection::listen(hostAddress(launch), launch.size);
   } catch (const std::exception &exception) {
     return llvm::createStringError(exception.what());
   }
-  const std::string owner = hostName() + " " + std::to_string(getpid()), place = line->place();
-  const std::string run = std::to_string(launch.size) + " " + owner + " " + place;
-  std::string found = meeting->setOnce(kRun, run);
+  const std::string owner = hostName() + " " + std::to_string(getpid()), endpoint = line->endpoint();
+  const std::string run = std::to_string(launch.size) + " " + owner + " " + endpoint;
+  std::string found = rootStore->setOnce(kRun, run);
   if (found != run && isLeft(found))
-    found = meeting->replace(kRun, found, run);
+    found = rootStore->compareSet(kRun, found, run);
   if (found != run)
-    return isTaken(StringRef(found).split(' ').second);
-  const std::string word = line->run();
-  keepTo(word, std::move(line));
+    return rankTakenError(StringRef(found).split(' ').second);
+  const std::string runId = line->runId();
+  keepTo(runId, std::move(line));
   return Error::success();
 }
 
-Error Membership::enterRun(StringRef run, Clock::time_point deadline) {
+Error Membership::claimRank(StringRef run, Clock::time_point deadline) {
   const StringRef count = run.split(' ').first;
-  const std::string place = placeOf(run);
-  const std::string word = StringRef(place).rsplit(' ').second.str();
+  const std::string endpoint = endpointOf(run);
+  const std::string runId = StringRef(endpoint).rsplit(' ').second.str();
   uint32_t size = 0;
-  if (count.getAsInteger(10, size) || word.empty())
-    return llvm::createStringError("found no run at " + storePlace() + ", but '" +
+  if (count.getAsInteger(10, size) || runId.empty())
+    return llvm::createStringError("found no run at " + storeAddress() + ", but '" +
                                    plan::printable(run, kLongestHost) + "'");
   if (size != launch.size)
-    return llvm::createStringError("found a run of " + llvm::Twine(size) + " processes at " + storePlace() +
+    return llvm::createStringError("found a run of " + llvm::Twine(size) + " processes at " + storeAddress() +
                                    ", expected one of " + llvm::Twine(launch.size) +
                                    "; start them together, or give each run a MASTER_PORT of its own");
   // Two hosts may have the same name, as containers do.
   std::random_device random;
   const std::string owner = hostName() + " " + std::to_string(getpid()) + " " + std::to_string(random());
-  const std::string found = meeting->below(word)->setOnce(ownerOf(launch.rank), owner);
+  const std::string found = rootStore->withPrefix(runId)->setOnce(ownerOf(launch.rank), owner);
   if (found != owner)
-    return isTaken(found);
+    return rankTakenError(found);
   try {
-    keepTo(word, LivenessConnection::reach(place, launch.rank, deadline));
+    keepTo(runId, LivenessConnection::connect(endpoint, launch.rank, deadline));
   } catch (const std::exception &exception) {
     return llvm::createStringError(exception.what());
   }
   return Error::success();
 }
 
-Error Membership::isTaken(StringRef owner) const {
+Error Membership::rankTakenError(StringRef owner) const {
   auto [host, rest] = owner.split(' ');
   return llvm::createStringError(
-      "another process is rank " + llvm::Twine(launch.rank) + " of the run at " + storePlace() +
+      "another process is rank " + llvm::Twine(launch.rank) + " of the run at " + storeAddress() +
       " (process " + plan::printable(rest.split(' ').first, kLongestHost) + ", on " +
       plan::printable(host, kLongestHost) + "); give each run a MASTER_PORT of its own");
 }
 
 void Membership::keepTo(const std::string &run, std::unique_ptr<LivenessConnection> line) {
-  store = meeting->below(run);
+  store = rootStore->withPrefix(run);
   launch.prefix += "/" + run;
   std::lock_guard lock(mutex);
   liveness = std::move(line);
 }
 
-Error Membership::notStarted(const std::string &who) const {
+Error Membership::notStartedError(const std::string &who) const {
   return llvm::createStringError(who + " not started within " + std::to_string(limits.timeout.count()) +
                                  " s; start " + std::to_string(launch.size) +
                                  " processes, or allow more time (--timeout)");
@@ -266,7 +267,7 @@ Error Membership::awaitAll(Clock::time_point deadline) {
         for (uint32_t other = rank; other < launch.size; ++other)
           if (!store->find(comeOf(other)))
             missing.push_back("rank " + std::to_string(other));
-        return notStarted(llvm::join(missing, ", ") + (missing.size() == 1 ? " has" : " have"));
+        return notStartedError(llvm::join(missing, ", ") + (missing.size() == 1 ? " has" : " have"));
       }
       std::this_thread::sleep_for(10ms);
     }
@@ -277,18 +278,18 @@ Error Membership::compare(const std::string &what) {
   std::vector<std::string> keys, others;
   for (uint32_t rank = 0; rank < launch.size; ++rank)
     keys.push_back(comeOf(rank));
-  const std::vector<std::string> words = store->values(keys);
-  auto describe = [](StringRef word) {
-    auto [value, host] = word.split(' ');
+  const std::vector<std::string> entries = store->values(keys);
+  auto describe = [](StringRef entry) {
+    auto [value, host] = entry.split(' ');
     return "(" + plan::printable(value.take_front(12)) + ", on " + plan::printable(host, kLongestHost) + ")";
   };
   for (uint32_t rank = 1; rank < launch.size; ++rank)
-    if (StringRef(words[rank]).split(' ').first != StringRef(words[0]).split(' ').first)
-      others.push_back("rank " + std::to_string(rank) + " " + describe(words[rank]));
+    if (StringRef(entries[rank]).split(' ').first != StringRef(entries[0]).split(' ').first)
+      others.push_back("rank " + std::to_string(rank) + " " + describe(entries[rank]));
   if (others.empty())
     return Error::success();
   return llvm::createStringError("found another " + what + " at " + llvm::join(others, ", ") +
-                                 " than at rank 0 " + describe(words[0]) + "; give all ranks the same");
+                                 " than at rank 0 " + describe(entries[0]) + "; give all ranks the same");
 }
 
 Error Membership::connect(Clock::time_point deadline) {

@@ -14,21 +14,23 @@ void KnownPeer::note(const std::string &found, PeerClock::time_point now) {
     return;
   std::string said = plan::printable(llvm::StringRef(found).split(' ').second, kLongestStatus);
   if (said != status)
-    moved = now;
+    lastStatusChange = now;
   beat = found;
   status = std::move(said);
-  changed = now;
+  lastBeat = now;
 }
 
-PeerClock::time_point KnownPeer::progressed() const { return status == kLoadingStatus ? changed : moved; }
+PeerClock::time_point KnownPeer::progressed() const {
+  return status == kLoadingStatus ? lastBeat : lastStatusChange;
+}
 
-std::string PeerWait::overdue(PeerClock::time_point now, llvm::ArrayRef<KnownPeer> known, uint32_t own,
-                              PeerLimits limits) const {
-  PeerClock::time_point progressed = begin, moved = begin;
+std::string PeerWait::timeoutText(PeerClock::time_point now, llvm::ArrayRef<KnownPeer> known, uint32_t own,
+                                  PeerLimits limits) const {
+  PeerClock::time_point progressed = begin, lastStatusChange = begin;
   for (uint32_t rank = 0; rank < known.size(); ++rank)
     if (rank != own) {
       progressed = std::max(progressed, known[rank].progressed());
-      moved = std::max(moved, known[rank].moved);
+      lastStatusChange = std::max(lastStatusChange, known[rank].lastStatusChange);
     }
   // Whoever can write to the store can fake progress forever, so there is a total limit: other processes load
   // their plan, then finish the requests under way, whose default number is 2 × ranks + 2.
@@ -38,7 +40,7 @@ std::string PeerWait::overdue(PeerClock::time_point now, llvm::ArrayRef<KnownPee
   const std::chrono::seconds longest = std::max(limits.timeout, limits.loading);
   if (now >= progressed + limits.timeout)
     return std::to_string(limits.timeout.count()) + " s " + what;
-  if (now >= moved + longest)
+  if (now >= lastStatusChange + longest)
     return std::to_string(longest.count()) + " s " + what + ", allow more time (--load-timeout)";
   return "";
 }

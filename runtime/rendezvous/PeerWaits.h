@@ -25,24 +25,24 @@ struct KnownPeer {
   /// The last entry, `COUNT STATUS`, and its status, printable.
   std::string beat, status;
   /// When the last new entry was seen, whatever its status.
-  PeerClock::time_point changed{};
+  PeerClock::time_point lastBeat{};
   /// When the status last changed.
-  PeerClock::time_point moved{};
+  PeerClock::time_point lastStatusChange{};
 
   void note(const std::string &beat, PeerClock::time_point now);
   /// When it last showed progress: a new status or, while it loads, a new beat.
   PeerClock::time_point progressed() const;
 };
 
-/// A wait with a timeout, counted from its begin or the last progress of another process, whichever is later.
+/// A wait with a timeout, counted from its beginning or the last progress of another process, whichever is later.
 struct PeerWait {
   PeerClock::time_point begin;
   std::string what;
 
   /// `30 s for what all ranks report` if the wait has taken too long; else empty.
   /// \param known  by rank; `own` is this process.
-  std::string overdue(PeerClock::time_point now, llvm::ArrayRef<KnownPeer> known, uint32_t own,
-                      PeerLimits limits) const;
+  std::string timeoutText(PeerClock::time_point now, llvm::ArrayRef<KnownPeer> known, uint32_t own,
+                          PeerLimits limits) const;
 };
 
 } // namespace cleave::runtime

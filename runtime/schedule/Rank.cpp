@@ -1,7 +1,7 @@
 //===- Rank.cpp -----------------------------------------------------------===//
 #include "runtime/schedule/Rank.h"
 #include "codegen/plan/Batch.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/comm/Transport.h"
@@ -27,8 +27,9 @@ StageRun *Rank::Part::find(uint32_t stage) const {
   return found == stages.end() ? nullptr : found->get();
 }
 
-Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options)
-    : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
+Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
+           RankOptions options)
+    : plan(plan), index(index), worker(worker), weights(std::move(weights)), parts(plan.signatures.size()),
       options(options) {
   size_t most = 0;
   for (uint32_t signature = 0; signature < parts.size(); ++signature) {
@@ -40,7 +41,7 @@ Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore w
 }
 
 Error Rank::loadStage(const plan::Program &program, Operators &operators, States &states) {
-  auto executor = Executor::load(plan, program, weights, operators, states, worker.place(),
+  auto executor = Executor::load(plan, program, weights, operators, states, worker.device(),
                                  options.checkTypes, options.traced ? worker.plugin() : nullptr, index);
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
@@ -49,7 +50,7 @@ Error Rank::loadStage(const plan::Program &program, Operators &operators, States
                                                    std::move(*executor), states, part.transfers,
                                                    scheduleOf(plan, program.signature).microbatches));
   if (options.cudaGraphs && worker.plugin())
-    part.stages.back()->useGraphs(plan, *worker.plugin(), worker.place());
+    part.stages.back()->useGraphs(plan, *worker.plugin(), worker.device());
   return Error::success();
 }
 
@@ -68,7 +69,8 @@ static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers
   const bool sends = action.kind == ActionKind::Send;
   if (!sends && action.kind != ActionKind::Recv)
     return nullptr;
-  const uint32_t from = sends ? action.stage : action.peer, to = sends ? action.peer : action.stage;
+  const uint32_t from = sends ? action.stage : action.peer_stage,
+                 to = sends ? action.peer_stage : action.stage;
   // Transfers are sorted by both stages.
   return llvm::partition_point(transfers, [&](const plan::Transfer &transfer) {
     return std::pair(transfer.from, transfer.to) < std::pair(from, to);
@@ -107,15 +109,15 @@ Error Rank::checkMemory() const {
 
 llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
                                                  std::shared_ptr<plan::SafetensorsFile> file, uint32_t index,
-                                                 Device &device, Operators &operators, States &states,
+                                                 DeviceWorker &worker, Operators &operators, States &states,
                                                  RankOptions options) {
-  auto weights = WeightStore::load(plan, std::move(file), index, device.place());
+  auto weights = WeightStore::load(plan, std::move(file), index, worker.device());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
-  std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), options));
+  std::unique_ptr<Rank> rank(new Rank(plan, index, worker, std::move(*weights), options));
   if (Error error = rank->checkMemory())
     return error;
-  device.holdWeights(rank->weightBytes());
+  worker.holdWeights(rank->weightBytes());
   for (const plan::Program *program : programsOf(plan, index))
     if (Error error = rank->loadStage(*program, operators, states))
       return error;
@@ -123,7 +125,7 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
     rank->loadSteps(signature);
   // GPU work of this thread is not ordered before that of the device's thread.
   if (Error error = catching([&]() -> Error {
-        synchronize(device.place());
+        synchronize(worker.device());
         return Error::success();
       }))
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(std::move(error)));
@@ -150,8 +152,8 @@ void Rank::execute(Request &request, uint32_t signature) {
   }
   if (isGoing && !request.failed())
     attempt(request, part.steps.back(), [&] {
-      synchronize(worker.place());
-      request.giveOutputs(signature);
+      synchronize(worker.device());
+      request.sendOutputs(signature);
       return true;
     });
   current.store(nullptr, std::memory_order_release);
@@ -166,7 +168,7 @@ bool Rank::attempt(Request &request, const Step &step, llvm::function_ref<bool()
     return work();
   } catch (const PeerLost &lost) {
     const std::string context = "rank " + std::to_string(index) + " " + describe(exchange.awaited(index));
-    request.fail(exchange.lose(lost.rank, context));
+    request.fail(exchange.reportLost(lost.rank, context));
   } catch (const std::exception &exception) {
     std::string position = step.stage->position();
     request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") +
@@ -179,8 +181,8 @@ bool Rank::attempt(Request &request, const Step &step, llvm::function_ref<bool()
 static std::string edgeOf(const plan::Action &action) {
   const bool sends = action.kind == ActionKind::Send;
   return "micro-batch " + std::to_string(action.microbatch) + " (edge " +
-         std::to_string(sends ? action.stage : action.peer) + ">" +
-         std::to_string(sends ? action.peer : action.stage) + ")";
+         std::to_string(sends ? action.stage : action.peer_stage) + ">" +
+         std::to_string(sends ? action.peer_stage : action.stage) + ")";
 }
 
 std::string Rank::describe(const std::string &awaited) const {
@@ -194,9 +196,11 @@ std::string Rank::describe(const std::string &awaited) const {
       llvm::join(llvm::ArrayRef(paths).take_front(shown), ", ") + (paths.size() > shown ? ", …" : "");
   std::string text = "(stage " + std::to_string(action.stage) + (paths.empty() ? "" : ": " + modules) + ") ";
   if (action.kind == ActionKind::Recv)
-    return text + "waits for the values of stage " + std::to_string(action.peer) + ", " + edgeOf(action);
+    return text + "waits for the values of stage " + std::to_string(action.peer_stage) + ", " +
+           edgeOf(action);
   if (action.kind == ActionKind::Send)
-    return text + "waits for stage " + std::to_string(action.peer) + " to take values, " + edgeOf(action);
+    return text + "waits for stage " + std::to_string(action.peer_stage) + " to take values, " +
+           edgeOf(action);
   const std::string position = step->stage->position();
   text += awaited.empty() ? "is computing" : "waits for " + awaited + " at";
   return text + (position.empty() ? " micro-batch " + std::to_string(action.microbatch) : " " + position);
@@ -258,7 +262,7 @@ void Rank::forward(Request &request, const Part &part, const Step &step) {
   step.stage->forward(request, microbatch, step.microbatch);
   // Then the GPU's time counts for this stage; otherwise the thread continues while the GPU works.
   if (options.traced)
-    synchronize(worker.place());
+    synchronize(worker.device());
 }
 
 } // namespace cleave::runtime

@@ -5,7 +5,7 @@
 #include "codegen/plan/Plan.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/base/Trace.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/executor/WeightStore.h"
 #include "runtime/operators/Operators.h"
 #include "runtime/schedule/Request.h"
@@ -30,10 +30,10 @@ struct RankOptions {
 /// request.
 class Rank {
 public:
-  /// `plan`, `operators`, `states` and `device` must outlive the result.
+  /// `plan`, `operators`, `states` and `worker` must outlive the result.
   static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan,
                                                     std::shared_ptr<plan::SafetensorsFile> weights,
-                                                    uint32_t rank, Device &device, Operators &operators,
+                                                    uint32_t rank, DeviceWorker &worker, Operators &operators,
                                                     States &states, RankOptions options);
 
   /// True if this rank has actions for `signature`.
@@ -53,7 +53,7 @@ public:
 
   int64_t weightBytes() const { return weights.bytes(); }
   double busySeconds() const { return double(busyNanoseconds.load()) * 1e-9; }
-  const Device &device() const { return worker; }
+  const DeviceWorker &device() const { return worker; }
   uint32_t number() const { return index; }
 
 private:
@@ -76,7 +76,8 @@ private:
     StageRun *find(uint32_t stage) const;
   };
 
-  Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options);
+  Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
+       RankOptions options);
   /// Fails if the weights, or the predicted peak, exceed the plan's memory limit.
   llvm::Error checkMemory() const;
   llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
@@ -93,7 +94,7 @@ private:
 
   const plan::Plan &plan;
   const uint32_t index;
-  Device &worker;
+  DeviceWorker &worker;
   const WeightStore weights;
   /// By signature.
   std::vector<Part> parts;

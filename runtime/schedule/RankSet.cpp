@@ -9,9 +9,9 @@ namespace cleave::runtime {
 
 RankSet::RankSet(const plan::Plan &plan, uint32_t signature, llvm::ArrayRef<std::unique_ptr<Rank>> own)
     : plan(plan), transfers(plan::transfers(plan, signature).size() * plan.mesh->dp * plan.mesh->tp) {
-  for (auto [place, rank] : llvm::enumerate(own))
+  for (auto [index, rank] : llvm::enumerate(own))
     if (rank->takesPart(signature)) {
-      places.push_back(place);
+      localIndices.push_back(index);
       ranks.push_back(rank->number());
       readsInputs |= runtime::readsInputs(plan, rank->number(), signature);
     }

@@ -24,7 +24,7 @@ struct RankSet {
   /// Number of transfers per micro-batch index, over all data- and tensor-parallel ranks.
   size_t transfers;
   /// The ranks that take part: their indices among the ranks of this process, and their numbers in the plan.
-  std::vector<size_t> places;
+  std::vector<size_t> localIndices;
   std::vector<uint32_t> ranks;
   /// True if one of them reads an input.
   bool readsInputs = false;

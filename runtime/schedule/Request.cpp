@@ -12,11 +12,11 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  std::shared_ptr<AdmissionController> admissions, AdmissionController::Admission admission,
                  llvm::MutableArrayRef<States> states,
                  llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
-                 c10::Device outputPlace, bool collects, std::function<void(const std::string &)> overdue)
-    : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
+                 c10::Device outputDevice, bool collects, std::function<void(const std::string &)> onTimeout)
+    : number(number), microbatches(std::move(microbatches)), outputDevice(outputDevice),
       inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
       admissions(std::move(admissions)), admission(std::move(admission)), states(states),
-      overdue(std::move(overdue)), working(rankIds.size() + collects) {
+      onTimeout(std::move(onTimeout)), working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
   ranksExchange = connect(*this);
@@ -33,8 +33,8 @@ Request::Clock::time_point Request::deadline() {
 
 void Request::expire() {
   const std::string message = describeStuck();
-  if (fail(message) && overdue)
-    overdue(message);
+  if (fail(message) && onTimeout)
+    onTimeout(message);
 }
 
 void Request::checkDeadline() {
@@ -58,9 +58,9 @@ std::string Request::describe(const RankState &state) const {
     return who + " is busy with an earlier request";
   who += " (stage " + std::to_string(action->stage) + ")";
   if (action->kind == plan::ActionKind::Recv)
-    return who + " waits for the values of stage " + std::to_string(action->peer);
+    return who + " waits for the values of stage " + std::to_string(action->peer_stage);
   if (action->kind == plan::ActionKind::Send)
-    return who + " waits for stage " + std::to_string(action->peer) + " to take its values";
+    return who + " waits for stage " + std::to_string(action->peer_stage) + " to take its values";
   const std::string other = ranksExchange->awaited(state.rank);
   if (!other.empty())
     return who + " waits for " + other;
@@ -95,7 +95,7 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
   if (!microbatches.joins(leaf)) {
     if (microbatch != 0)
       return;
-    at::Tensor placed = tensor.to(outputPlace, /*non_blocking=*/true);
+    at::Tensor placed = tensor.to(outputDevice, /*non_blocking=*/true);
     recordDefaultStream(placed);
     std::lock_guard lock(mutex);
     outputs[leaf] = std::move(placed);
@@ -104,7 +104,7 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
   std::unique_lock lock(mutex);
   at::Tensor &whole = outputs[leaf];
   if (!whole.defined()) {
-    whole = microbatches.allocateOutput(microbatch, leaf, tensor, outputPlace);
+    whole = microbatches.allocateOutput(microbatch, leaf, tensor, outputDevice);
     recordDefaultStream(whole);
     // On a GPU the memory may still be in use by earlier calls of this thread, and other threads write to it,
     // too.
@@ -118,8 +118,8 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
   microbatches.addOutputOf(microbatch, leaf, tensor, room);
 }
 
-void Request::takeOutputs(uint32_t signature) {
-  for (Output &output : exchange().takeOutputs(signature, microbatches)) {
+void Request::receiveOutputs(uint32_t signature) {
+  for (Output &output : exchange().receiveOutputs(signature, microbatches)) {
     if (output.microbatch) {
       addOutput(output.leaf, *output.microbatch, output.tensor);
       continue;
@@ -158,7 +158,7 @@ bool Request::fail(std::string message) {
     return false;
   const std::shared_ptr<Exchange> exchange = ranksExchange;
   lock.unlock();
-  message = exchange->agree(std::move(message));
+  message = exchange->agreeOnFailure(std::move(message));
   lock.lock();
   if (hasFailed || working == 0)
     return false;

@@ -41,19 +41,19 @@ public:
   /// \param admission  released when the request ends.
   /// \param connect    makes the exchange between the ranks.
   /// \param states     committed when the request succeeds. Live as long as the ranks.
-  /// \param outputPlace  device of the outputs.
-  /// \param collects   outputs come from other processes; a thread calls `takeOutputs`.
-  /// \param overdue    called with the message by the thread that finds the deadline passed; may be empty.
+  /// \param outputDevice  device of the outputs.
+  /// \param collects   outputs come from other processes; a thread calls `receiveOutputs`.
+  /// \param onTimeout  called with the message by the thread that finds the deadline passed; may be empty.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
           llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<AdmissionController> admissions,
           AdmissionController::Admission admission, llvm::MutableArrayRef<States> states,
           llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
-          c10::Device outputPlace = c10::kCPU, bool collects = false,
-          std::function<void(const std::string &)> overdue = nullptr);
+          c10::Device outputDevice = c10::kCPU, bool collects = false,
+          std::function<void(const std::string &)> onTimeout = nullptr);
 
   const uint64_t number;
   const Microbatches microbatches;
-  const c10::Device outputPlace;
+  const c10::Device outputDevice;
 
   /// Leaf `leaf` of the inputs, as micro-batch `microbatch` reads it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {
@@ -69,9 +69,9 @@ public:
   void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
   /// Sends the outputs of `signature` to the process that waits for them. Each rank calls it when it has done
   /// its part.
-  void giveOutputs(uint32_t signature) { exchange().giveOutputs(signature, microbatches, outputs); }
+  void sendOutputs(uint32_t signature) { exchange().sendOutputs(signature, microbatches, outputs); }
   /// Waits for outputs of other processes.
-  void takeOutputs(uint32_t signature);
+  void receiveOutputs(uint32_t signature);
   /// Ends the part of `rank`, or of the thread that takes outputs. The outputs are not counted in its
   /// `account` any more. The last part ends the request.
   void leave(std::optional<uint32_t> rank, MemoryAccount &account);
@@ -98,7 +98,7 @@ private:
 
   RankState &stateOf(uint32_t rank);
   Clock::time_point deadlineLocked() const;
-  bool isOver() const override { return hasFailed; }
+  bool isCancelled() const override { return hasFailed; }
   Clock::time_point deadline() override;
   void expire() override;
   void end();
@@ -113,7 +113,7 @@ private:
   const std::shared_ptr<AdmissionController> admissions;
   AdmissionController::Admission admission;
   const llvm::MutableArrayRef<States> states;
-  const std::function<void(const std::string &)> overdue;
+  const std::function<void(const std::string &)> onTimeout;
   std::atomic<bool> hasFailed{false};
 
   std::mutex mutex;

@@ -60,7 +60,7 @@ static at::Tensor withOwnElements(const at::Tensor &tensor) {
 at::Tensor StageRun::outputOf(Leaf leaf, const c10::IValue &result) const {
   TORCH_CHECK(result.isTensor(), "output ", leaf.leaf, " is a ", result.tagKind(), ", expected a tensor");
   try {
-    return withOwnElements(states.apart(result.toTensor()));
+    return withOwnElements(states.copiedIfAliased(result.toTensor()));
   } catch (const std::exception &exception) {
     const std::string maker = executor->makerOf(leaf.result);
     throw std::runtime_error((maker.empty() ? "" : maker + ": ") + "output " +

@@ -23,9 +23,9 @@ public:
   StageRun(const plan::Signature &signature, const plan::Program &program, std::unique_ptr<Executor> executor,
            const States &states, llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches);
 
-  /// From now on runs the program as CUDA graphs, on the GPU `place`.
-  void useGraphs(const plan::Plan &plan, DevicePlugin &plugin, c10::Device place) {
-    graph = std::make_unique<GraphedStage>(plan, program, *executor, plugin, place);
+  /// From now on runs the program as CUDA graphs, on the GPU `device`.
+  void useGraphs(const plan::Plan &plan, DevicePlugin &plugin, c10::Device device) {
+    graph = std::make_unique<GraphedStage>(plan, program, *executor, plugin, device);
   }
   /// Why there is no CUDA graph although one was requested; empty otherwise.
   std::string obstacle() const { return graph ? graph->obstacle() : ""; }

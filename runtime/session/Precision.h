@@ -2,7 +2,7 @@
 #ifndef CLEAVE_RUNTIME_SESSION_PRECISION_H
 #define CLEAVE_RUNTIME_SESSION_PRECISION_H
 
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/session/Session.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

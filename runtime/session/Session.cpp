@@ -1,6 +1,6 @@
 //===- Session.cpp --------------------------------------------------------===//
 #include "runtime/session/Session.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/session/SessionImpl.h"
 #include "llvm/ADT/STLExtras.h"
@@ -58,10 +58,10 @@ Error Session::resetState() {
 }
 
 Error Session::serve() {
-  if (!impl->coordinator || impl->leads())
-    return llvm::createStringError("this process is not led by another, so that it has none to serve; see "
-                                   "SessionOptions::led");
-  return impl->reportingFailure([&] { return impl->carryOut(); });
+  if (!impl->commands || impl->isCoordinator())
+    return llvm::createStringError(
+        "this process has no coordinator to serve; see SessionOptions::hasCoordinator");
+  return impl->reportingFailure([&] { return impl->serve(); });
 }
 
 std::vector<DeviceStatistics> Session::statistics() const {
@@ -90,19 +90,19 @@ uint32_t Session::process() const { return impl->membership ? impl->membership->
 uint32_t Session::processes() const { return impl->membership ? impl->membership->size() : 1; }
 
 uint32_t Session::outputProcess(uint32_t signature) const {
-  return impl->membership && !impl->coordinator ? outputRankOf(plan(), signature) : 0;
+  return impl->membership && !impl->commands ? outputRankOf(plan(), signature) : 0;
 }
 
-bool Session::needsInputs(uint32_t signature) const { return impl->routes[signature].readsInputs; }
+bool Session::needsInputs(uint32_t signature) const { return impl->rankSets[signature].readsInputs; }
 
-Error Session::meet() { return impl->membership ? impl->membership->meet() : Error::success(); }
+Error Session::barrier() { return impl->membership ? impl->membership->barrier() : Error::success(); }
 
-Expected<std::vector<std::string>> Session::gather(llvm::StringRef text, uint32_t to, size_t most) {
-  return impl->membership ? impl->membership->gather(text, to, most) : std::vector<std::string>{text.str()};
+Expected<std::vector<std::string>> Session::gather(llvm::StringRef text, uint32_t root, size_t most) {
+  return impl->membership ? impl->membership->gather(text, root, most) : std::vector<std::string>{text.str()};
 }
 
-Expected<std::string> Session::share(llvm::StringRef text, uint32_t from) {
-  return impl->membership ? impl->membership->share(text, from) : text.str();
+Expected<std::string> Session::broadcast(llvm::StringRef text, uint32_t root) {
+  return impl->membership ? impl->membership->broadcast(text, root) : text.str();
 }
 
 std::string Session::fail(const std::string &message) {

@@ -38,7 +38,7 @@ struct SessionOptions {
   bool checkTypes = false;
   /// Maximum of requests under way; `start` waits while it is reached. 0: twice the number of ranks, plus
   /// two. Always one if the model keeps state from call to call.
-  uint32_t requests = 0;
+  uint32_t maxInFlight = 0;
   /// Run operators under libtorch's autocast with this dtype, bfloat16 or float16. Outputs then have
   /// autocast's dtypes, and `checkTypes` has nothing to compare with. Must be the same in all processes.
   std::optional<c10::ScalarType> autocast = std::nullopt;
@@ -61,20 +61,20 @@ struct SessionOptions {
   std::optional<Launch> launch = std::nullopt;
   /// Several processes: rank 0 is the coordinator. It alone calls `run`, `start` and `resetState`, from
   /// any thread, and gets the outputs; the others call `serve`. Must be the same in all processes.
-  bool led = false;
+  bool hasCoordinator = false;
   /// Called by `open` after the processes have met, before it starts the threads that run the plan. Its error
   /// fails `open`.
-  std::function<llvm::Error()> met = nullptr;
+  std::function<llvm::Error()> onRendezvous = nullptr;
   /// Called once, on a thread of its own, when a run of several processes has failed in any of them; the
   /// argument is the message with which all of them end. It may block, and may destroy the session if no
   /// other call of the session is running; the destructor on another thread waits for the callback. It must
   /// not throw, which would terminate the process.
-  std::function<void(const std::string &)> failed = nullptr;
+  std::function<void(const std::string &)> onFailure = nullptr;
   /// Single process: called with the message, by any thread, when a request times out, after which the
   /// session accepts no others, or when loading the plan times out (`loadTimeout`). A kernel cannot be
   /// stopped, and closing the session waits for it; a program that does not want to wait exits here. It may
   /// be called while `open` runs. It must neither throw nor destroy the session.
-  std::function<void(const std::string &)> overdue = nullptr;
+  std::function<void(const std::string &)> onTimeout = nullptr;
 };
 
 /// Memory and time of a device since the session was opened.
@@ -96,7 +96,7 @@ struct DeviceStatistics {
 /// time.
 ///
 /// A session with a `launch` is one of several, each in a process with one rank. Either rank 0 is the
-/// coordinator (`SessionOptions::led`), or all processes make the same calls of `run`, `start` and
+/// coordinator (`SessionOptions::hasCoordinator`), or all processes make the same calls of `run`, `start` and
 /// `resetState` in the same order, from one thread, with inputs of the same sizes. Closing a session waits
 /// for the others to close theirs. When a request fails in one of them, or a process dies, all of them fail
 /// for good, with the same message. A process has one such session at a time; processes that open several,
@@ -118,14 +118,14 @@ public:
   class Pending;
   /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`; returns the
   /// leaves of `Signature.outputs`. Inputs are only read. They must not change until the result is there or,
-  /// with several processes, until all processes have done their part (`meet`). Fails on inputs that do not
-  /// match the signature (number, dtype, rank, a size that is fixed or contradicts another use of its
-  /// symbol). Fails with rank, stage and module path if an operator throws.
-  /// With several processes, those for which `needsInputs` is false may pass tensors on the device `meta`,
-  /// and all but `outputProcess` get undefined tensors.
+  /// with several processes, until all processes have done their part (`barrier`). Fails on inputs that do
+  /// not match the signature (number, dtype, number of dimensions, a size that is fixed or contradicts
+  /// another use of its symbol). Fails with rank, stage and module path if an operator throws. With several
+  /// processes, those for which `needsInputs` is false may pass tensors on the device `meta`, and all but
+  /// `outputProcess` get undefined tensors.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
   /// As run, but returns before the result is there, so that requests are pipelined through the stages. Waits
-  /// while `SessionOptions::requests` requests are under way.
+  /// while `SessionOptions::maxInFlight` requests are under way.
   llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
 
   /// Resets the states that the model keeps from request to request to their saved values, once the current
@@ -147,12 +147,13 @@ public:
   /// True if this process reads the data of the inputs, not only their sizes.
   bool needsInputs(uint32_t signature = 0) const;
   /// Barrier of all processes. This and the following two are collective calls.
-  llvm::Error meet();
-  /// Gathers `text` of all processes, by index, at process `to`; empty elsewhere. Each text has at most
+  llvm::Error barrier();
+  /// Gathers `text` of all processes, by index, at process `root`; empty elsewhere. Each text has at most
   /// `most` bytes.
-  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to, size_t most = 16 << 20);
-  /// Broadcasts `text` of process `from`.
-  llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t root,
+                                                  size_t most = 16 << 20);
+  /// Broadcasts `text` of process `root`.
+  llvm::Expected<std::string> broadcast(llvm::StringRef text, uint32_t root);
   /// Ends the run in all processes. Returns the message with which they end: `message`, or an earlier one.
   std::string fail(const std::string &message);
 

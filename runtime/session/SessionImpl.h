@@ -5,13 +5,13 @@
 #include "codegen/plan/PlanFile.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/comm/process/DeviceLinks.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/device/PlanRanks.h"
 #include "runtime/exchange/PeerExchange.h"
 #include "runtime/schedule/RankSet.h"
 #include "runtime/schedule/RequestList.h"
-#include "runtime/session/Closing.h"
-#include "runtime/session/Coordinator.h"
+#include "runtime/session/ClosedReason.h"
+#include "runtime/session/CommandChannel.h"
 #include "runtime/session/FailureCallback.h"
 #include "runtime/session/Session.h"
 #include <mutex>
@@ -32,15 +32,17 @@ struct Session::Impl {
   /// Resolves the devices of the ranks `own`, and the output device.
   llvm::Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
   llvm::Error loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own);
-  llvm::Error serve();
+  /// Connects this rank to the other processes (GPUs, values between stages, commands), and answers them from
+  /// now on.
+  llvm::Error connectRanks();
   /// Returns what `work` returns. An exception that it throws is unknown to other processes, so it fails them
   /// all.
   template <typename Work> auto reportingFailure(Work work) -> decltype(work());
   /// The error with which all processes end, after this one failed with `message`.
   llvm::Error failAll(const std::string &message);
-  std::shared_ptr<Exchange> connect(const RankSet &route, uint32_t microbatches,
+  std::shared_ptr<Exchange> connect(const RankSet &rankSet, uint32_t microbatches,
                                     CancellationToken &cancellation);
-  bool leads() const { return coordinator && membership->rank() == 0; }
+  bool isCoordinator() const { return commands && membership->rank() == 0; }
   /// Fails if only rank 0 may make this call.
   llvm::Error checkMayCall() const;
   llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
@@ -50,29 +52,29 @@ struct Session::Impl {
                                                  uint32_t signature);
   void post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects);
   /// Waits for outputs of other processes.
-  void takeOutputs(Request &request, uint32_t signature);
+  void receiveOutputs(Request &request, uint32_t signature);
   llvm::Error reset();
   /// Executes the commands of rank 0, until that closes its session.
-  llvm::Error carryOut();
+  llvm::Error serve();
   /// Leaves the run, once.
   llvm::Error close();
   /// Waits for admission of a request.
   llvm::Expected<AdmissionController::Admission> enter();
-  /// Callback for overdue requests; empty where the processes have to agree on that.
-  std::function<void(const std::string &)> onOverdue() const;
+  /// Callback for requests that time out; empty where the processes have to agree on that.
+  std::function<void(const std::string &)> onTimeout() const;
   size_t mostUnderWay() const;
 
   const std::unique_ptr<plan::Plan> plan;
   const SessionOptions options;
   /// Shared with requests.
-  const std::shared_ptr<Closing> closing = std::make_shared<Closing>();
+  const std::shared_ptr<ClosedReason> closedReason = std::make_shared<ClosedReason>();
   Operators operators;
   /// By tensor-parallel rank. Each keeps its own copy of the same values.
   std::vector<States> states;
   std::vector<std::unique_ptr<Rank>> ranks;
-  std::vector<RankSet> routes;
+  std::vector<RankSet> rankSets;
   std::shared_ptr<AdmissionController> admissions;
-  c10::Device outputPlace = c10::kCPU;
+  c10::Device outputDevice = c10::kCPU;
   /// Clock of rank 0 minus the clock of this process.
   TraceEvent::Clock::duration clockOffset{};
 
@@ -91,12 +93,12 @@ struct Session::Impl {
   /// Null where there is no callback for failures.
   std::unique_ptr<FailureCallback> failureCallback;
   /// Null where there is no coordinator.
-  std::unique_ptr<Coordinator> coordinator;
+  std::unique_ptr<CommandChannel> commands;
   /// Waits for the outputs of other processes, so that no rank has to.
-  std::unique_ptr<Device> collector;
+  std::unique_ptr<DeviceWorker> collector;
   /// One for each rank of this process. Declared last: their threads are joined before the members that they
   /// use are destroyed.
-  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::unique_ptr<DeviceWorker>> workers;
 };
 
 template <typename Work> auto Session::Impl::reportingFailure(Work work) -> decltype(work()) {

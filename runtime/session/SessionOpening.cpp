@@ -1,5 +1,5 @@
 //===- SessionOpening.cpp - Opening and closing a session -----------------===//
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "runtime/executor/SetupWatch.h"
 #include "runtime/session/Precision.h"
 #include "runtime/session/SessionImpl.h"
@@ -28,12 +28,12 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
     return error;
   }
   return reportingFailure([&]() -> Error {
-    Error error = options.met ? options.met() : Error::success();
+    Error error = options.onRendezvous ? options.onRendezvous() : Error::success();
     if (!error)
       error = load(directory);
     if (!membership)
       return error;
-    return error ? failAll(llvm::toString(std::move(error))) : serve();
+    return error ? failAll(llvm::toString(std::move(error))) : connectRanks();
   });
 }
 
@@ -71,13 +71,13 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
       device->memoryLimit = withTolerance(*limit);
     resolved.push_back(std::move(*device));
   }
-  auto outputDevice = resolveDevice(options.outputDevice);
-  if (!outputDevice)
-    return llvm::createStringError("outputs: " + llvm::toString(outputDevice.takeError()));
-  if (membership && !outputDevice->place.is_cpu())
+  auto resolvedOutput = resolveDevice(options.outputDevice);
+  if (!resolvedOutput)
+    return llvm::createStringError("outputs: " + llvm::toString(resolvedOutput.takeError()));
+  if (membership && !resolvedOutput->torchDevice.is_cpu())
     return llvm::createStringError("outputs: device " + options.outputDevice +
                                    ": several processes give outputs in main memory; give cpu:0");
-  outputPlace = outputDevice->place;
+  outputDevice = resolvedOutput->torchDevice;
   return resolved;
 }
 
@@ -85,11 +85,11 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
   // Weights need no gradients.
   c10::InferenceMode inference;
   // With several processes, Membership watches the loading.
-  const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.overdue);
-  for (auto [index, device] : llvm::zip(own, devices)) {
-    auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
-                           states[plan::tensorRankOf(*plan, index)],
-                           {options.checkTypes, options.trace, options.cudaGraphs});
+  const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.onTimeout);
+  for (auto [index, worker] : llvm::zip(own, workers)) {
+    auto rank =
+        Rank::load(*plan, shards.at(index), index, *worker, operators, states[plan::tpRankOf(*plan, index)],
+                   {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
@@ -116,28 +116,27 @@ Error Session::Impl::load(llvm::StringRef directory) {
   if (Error error = checkOperators(*plan, options.allowedOperators))
     return error;
   if (membership)
-    collector = startHelper("outputs");
+    collector = startHelperThread("outputs");
   ownDevice = resolved->front();
-  devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
+  workers = startWorkers(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
   // With states only one request at a time: it reads what the previous one wrote.
   admissions = std::make_shared<AdmissionController>(options.timeout, mostUnderWay());
   if (Error error = loadRanks(*shards, own))
     return error;
   for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature)
-    routes.emplace_back(*plan, signature, ranks);
+    rankSets.emplace_back(*plan, signature, ranks);
   return Error::success();
 }
 
-/// Starts answering the other processes.
-Error Session::Impl::serve() {
+Error Session::Impl::connectRanks() {
   if (Error error = DeviceLinks::open(*plan, *membership, ownDevice, options.timeout).moveInto(links))
     return error;
-  peerExchange =
-      std::make_shared<PeerExchange>(*plan, *membership, devices.front()->memory(), options.led, *links);
+  peerExchange = std::make_shared<PeerExchange>(*plan, *membership, workers.front()->memory(),
+                                                options.hasCoordinator, *links);
   auto status = [this] { return ranks.front()->describe(peerExchange->awaited(membership->rank())); };
   peerExchange->setStatus(status);
-  if (options.failed)
-    failureCallback = std::make_unique<FailureCallback>(options.failed);
+  if (options.onFailure)
+    failureCallback = std::make_unique<FailureCallback>(options.onFailure);
   auto failed = [this](const std::string &message) {
     underWay.fail(message);
     if (failureCallback)
@@ -147,19 +146,19 @@ Error Session::Impl::serve() {
     links->abort();
   };
   auto tick = [this] { underWay.checkDeadlines(); };
-  membership->serve({status, failed, tick});
-  if (Error error = agreeWhoLeads(*membership, options.led))
+  membership->setClient({status, failed, tick});
+  if (Error error = agreeOnCoordinator(*membership, options.hasCoordinator))
     return error;
-  if (options.led)
-    coordinator = std::make_unique<Coordinator>(*plan, *membership, devices.front()->memory());
+  if (options.hasCoordinator)
+    commands = std::make_unique<CommandChannel>(*plan, *membership, workers.front()->memory());
   return options.trace ? membership->clockOffset().moveInto(clockOffset) : Error::success();
 }
 
 Error Session::Impl::close() {
   if (!peerExchange || std::exchange(isClosed, true))
     return Error::success();
-  if (leads())
-    if (Error error = coordinator->give({Command::Kind::End}))
+  if (isCoordinator())
+    if (Error error = commands->send({Command::Kind::End}))
       return error;
   return membership->leave();
 }
@@ -168,7 +167,7 @@ Session::Impl::~Impl() {
   // Fails if the run has failed, which was reported already.
   llvm::consumeError(close());
   if (membership) {
-    membership->stopServing();
+    membership->clearClient();
     membership->transport().close();
   }
   if (links)

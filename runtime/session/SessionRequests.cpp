@@ -14,28 +14,28 @@ using llvm::Expected;
 size_t Session::Impl::mostUnderWay() const {
   if (!plan->states.empty())
     return 1;
-  return options.requests ? options.requests : 2 * rankCount(*plan) + 2;
+  return options.maxInFlight ? options.maxInFlight : 2 * rankCount(*plan) + 2;
 }
 
-std::shared_ptr<Exchange> Session::Impl::connect(const RankSet &route, uint32_t microbatches,
+std::shared_ptr<Exchange> Session::Impl::connect(const RankSet &rankSet, uint32_t microbatches,
                                                  CancellationToken &cancellation) {
   if (peerExchange)
     return peerExchange;
-  return route.connect(microbatches, cancellation);
+  return rankSet.connect(microbatches, cancellation);
 }
 
-std::function<void(const std::string &)> Session::Impl::onOverdue() const {
+std::function<void(const std::string &)> Session::Impl::onTimeout() const {
   if (membership)
     return nullptr;
-  return [closing = closing, told = options.overdue](const std::string &message) {
-    closing->begin(message);
+  return [closedReason = closedReason, told = options.onTimeout](const std::string &message) {
+    closedReason->set(message);
     if (told)
       told(message);
   };
 }
 
 Expected<AdmissionController::Admission> Session::Impl::enter() {
-  if (Error error = closing->check())
+  if (Error error = closedReason->check())
     return error;
   if (AdmissionController::Admission admission = admissions->enter())
     return admission;
@@ -48,11 +48,11 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   if (signature >= plan->signatures.size())
     return llvm::createStringError("found signature " + llvm::Twine(signature) + ", expected less than " +
                                    llvm::Twine(plan->signatures.size()));
-  const RankSet &route = routes[signature];
-  auto symbols = bindSymbols(*plan->signatures[signature], inputs, /*sizesAlone=*/!route.readsInputs);
+  const RankSet &rankSet = rankSets[signature];
+  auto symbols = bindSymbols(*plan->signatures[signature], inputs, /*sizesAlone=*/!rankSet.readsInputs);
   if (!symbols)
     return symbols.takeError();
-  std::vector<at::Tensor> leaves = inOrder(inputs);
+  std::vector<at::Tensor> leaves = canonicalized(inputs);
   Microbatches microbatches(*plan->signatures[signature],
                             plan::microbatchesOfAll(*plan, scheduleOf(*plan, signature)),
                             std::move(*symbols));
@@ -71,50 +71,50 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
                                                         std::vector<at::Tensor> inputs,
                                                         Microbatches microbatches, uint32_t signature) {
   const uint32_t count = microbatches.count();
-  const bool collects = peerExchange && peerExchange->takesOutputs(signature);
+  const bool collects = peerExchange && peerExchange->receivesOutputs(signature);
   std::lock_guard lock(submission);
-  if (leads())
-    if (Error error = coordinator->give({Command::Kind::Run, signature, inputs}))
+  if (isCoordinator())
+    if (Error error = commands->send({Command::Kind::Run, signature, inputs}))
       return error;
   auto request = std::make_shared<Request>(
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
-      routes[signature].ranks, admissions, std::move(admission), states,
-      [&](CancellationToken &cancellation) { return connect(routes[signature], count, cancellation); },
-      outputPlace, collects, onOverdue());
+      rankSets[signature].ranks, admissions, std::move(admission), states,
+      [&](CancellationToken &cancellation) { return connect(rankSets[signature], count, cancellation); },
+      outputDevice, collects, onTimeout());
   underWay.add(request);
   post(request, signature, collects);
   return request;
 }
 
 void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects) {
-  llvm::ArrayRef<size_t> left = routes[signature].places;
+  llvm::ArrayRef<size_t> left = rankSets[signature].localIndices;
   try {
     for (; !left.empty(); left = left.drop_front())
-      devices[left.front()]->post(
+      workers[left.front()]->post(
           [rank = ranks[left.front()].get(), request, signature] { rank->execute(*request, signature); });
     if (collects)
-      collector->post([this, request, signature] { takeOutputs(*request, signature); });
+      collector->post([this, request, signature] { receiveOutputs(*request, signature); });
   } catch (const std::exception &exception) {
     // Ranks that got the request would wait for those that did not.
     request->fail(messageOf(exception));
-    for (size_t place : left)
-      request->leave(ranks[place]->number(), devices[place]->memory());
+    for (size_t index : left)
+      request->leave(ranks[index]->number(), workers[index]->memory());
     if (collects)
-      request->leave(std::nullopt, devices.front()->memory());
+      request->leave(std::nullopt, workers.front()->memory());
   }
 }
 
-void Session::Impl::takeOutputs(Request &request, uint32_t signature) {
+void Session::Impl::receiveOutputs(Request &request, uint32_t signature) {
   const std::string who = "rank " + std::to_string(membership->rank());
   if (!request.failed())
     try {
-      request.takeOutputs(signature);
+      request.receiveOutputs(signature);
     } catch (const PeerLost &lost) {
-      request.fail(membership->lose(lost.rank, who + " waited for outputs"));
+      request.fail(membership->reportLost(lost.rank, who + " waited for outputs"));
     } catch (const std::exception &exception) {
       request.fail(who + ": outputs: " + messageOf(exception));
     }
-  request.leave(std::nullopt, devices.front()->memory());
+  request.leave(std::nullopt, workers.front()->memory());
 }
 
 Error Session::Impl::reset() {
@@ -122,8 +122,8 @@ Error Session::Impl::reset() {
   if (!admission)
     return admission.takeError();
   std::lock_guard lock(submission);
-  if (leads())
-    if (Error error = coordinator->give({Command::Kind::Reset}))
+  if (isCoordinator())
+    if (Error error = commands->send({Command::Kind::Reset}))
       return error;
   for (States &each : states)
     each.reset();
@@ -131,13 +131,13 @@ Error Session::Impl::reset() {
 }
 
 Error Session::Impl::checkMayCall() const {
-  if (!coordinator || leads())
+  if (!commands || isCoordinator())
     return Error::success();
   return llvm::createStringError("rank " + llvm::Twine(membership->rank()) +
-                                 " is led by rank 0, which starts requests; call serve() here");
+                                 " takes requests from the coordinator, rank 0; call serve() here");
 }
 
-Error Session::Impl::carryOut() {
+Error Session::Impl::serve() {
   std::deque<std::shared_ptr<Request>> begun;
   auto finish = [&](size_t left) -> Error {
     for (; begun.size() > left; begun.pop_front())
@@ -146,7 +146,7 @@ Error Session::Impl::carryOut() {
     return Error::success();
   };
   for (;;) {
-    auto command = coordinator->take();
+    auto command = commands->receive();
     if (!command)
       return command.takeError();
     if (command->kind == Command::Kind::End)

@@ -18,7 +18,7 @@ using namespace cleave::runtime;
 namespace {
 /// Nobody fails.
 class Forever : public CancellationToken {
-  bool isOver() const override { return false; }
+  bool isCancelled() const override { return false; }
   std::chrono::steady_clock::time_point deadline() override {
     return std::chrono::steady_clock::now() + std::chrono::hours(1);
   }

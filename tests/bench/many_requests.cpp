@@ -113,11 +113,11 @@ int main(int argc, char **argv) {
     return llvm::errs() << "error: huge pages cannot be switched off\n", 1;
   SessionOptions options;
   options.launch = check(launchFromEnvironment());
-  options.led = threads > 0;
+  options.hasCoordinator = threads > 0;
   std::unique_ptr<Session> session = check(Session::open(argv[1], options));
   const plan::Signature &forward = *session->plan().signatures[0];
   Requests requests(*session, check(matchInputs(forward, check(readTensors(argv[2])), argv[2])));
-  if (options.led && session->process() != 0) {
+  if (options.hasCoordinator && session->process() != 0) {
     check(session->serve());
   } else {
     const uint64_t step = std::max<uint64_t>(threads, 1);

@@ -65,7 +65,7 @@ def plan(options, path, name):
     for number in range(1 if options.quick else options.rounds):
         print(f"{name}, round {number + 1}", file=sys.stderr, flush=True)
         runs.append(run([options.bin / "cleave", "simulate", path, "--mesh", "auto", "--machine", machine, "--json"]))
-    chosen = json.loads(runs[0]["out"])["alternatives"][0]
+    chosen = json.loads(runs[0]["out"])["candidates"][0]
     seconds, cpu, peak = (min(one[key] for one in runs) for key in ("wall", "cpu", "peak"))
     short = [what for what, is_wrong in {"slow": seconds > most_seconds, "memory": peak > MOST_BYTES,
                                          "not the same each time": len({one["out"] for one in runs}) > 1}.items() if is_wrong]
@@ -88,7 +88,7 @@ def replan(options, path, name):
     rows, is_good = [], peak <= MOST_BYTES
     for limit, *entries in list(zip(limits, *(json.loads(one["out"])["limits"] for one in runs)))[1:]:
         seconds = min(entry["planning_seconds"] for entry in entries)
-        chosen = entries[0].get("alternatives")
+        chosen = entries[0].get("candidates")
         is_slow = is_wanted and seconds > MOST_SECONDS_AGAIN
         wanted = f"≤ {MOST_SECONDS_AGAIN} s" + (", short: slow" if is_slow else "") if is_wanted else "-"
         rows.append([name, limit, mesh_of(chosen[0]) if chosen else "none fits", f"{seconds:.3f}", wanted])

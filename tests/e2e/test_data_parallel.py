@@ -21,7 +21,7 @@ def test_plans_give_what_the_original_gives(mesh, tiny_model, tmp_path):
     model = tiny_model("gpt2")
     plan = tmp_path / "model.plan"
     report = cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "--verify", "--json", "-o", plan).json()
-    assert report["data_ranks"] == 2 and report["max_abs_error"] < 1e-4
+    assert report["mesh"]["dp"] == 2 and report["max_abs_error"] < 1e-4
     cleave("verify", plan, "--model", model.path, "--inputs", model.inputs)
     found = inspect(plan)
     assert found["mesh"]["dp"] == 2 and found["microbatches"] == 1
@@ -128,8 +128,8 @@ def test_a_mesh_is_found_beside_data_ranks(tiny_model, tmp_path):
     model = tiny_model("gpt2")
     report = cleave("compile", model.path, "--inputs", model.inputs, "--mesh", "pp=auto,tp=auto,dp=2", "--devices", 4, "--verify",
                     "--json", "-o", tmp_path / "a.plan").json()
-    assert report["data_ranks"] == 2
-    assert report["alternatives"] and all("dp=2" in one["mesh"] for one in report["alternatives"])
+    assert report["mesh"]["dp"] == 2
+    assert report["candidates"] and all("dp=2" in one["mesh"] for one in report["candidates"])
 
 
 def test_simulate_leaves_out_what_the_batch_lacks(compiler):

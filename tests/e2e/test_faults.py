@@ -49,7 +49,7 @@ def test_death_in_the_middle(blow, mesh, victim, plans, tmp_path):
         since = strike(processes, victim, blow)
         outcome = watch_end(processes, since, others_of(processes, victim), NOTICE + END + SLACK)
     for message in outcome.messages.values():  # who, where, and at what
-        assert re.match(rf"rank {victim} has died; its last word: rank {victim} (\(stage \d: \S+|is between requests)", message), message
+        assert re.match(rf"rank {victim} has died; last known status: rank {victim} (\(stage \d: \S+|is between requests)", message), message
     # The first that was told to the store; with rank 0 that is gone.
     assert victim == 0 or len(set(outcome.messages.values())) == 1, outcome.messages
     assert not list(tmp_path.iterdir())

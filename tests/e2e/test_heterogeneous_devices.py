@@ -87,7 +87,7 @@ def test_a_tensor_group_goes_at_the_pace_of_its_slowest(model):
 def test_nothing_takes_less_in_the_order_of_the_file(model, devices, links):
     machine = put_machine(model.parent, devices, links=links)
     report = simulate(model, "--mesh", "auto", "--machine", machine)
-    chosen = report["alternatives"][0]
+    chosen = report["candidates"][0]
     every = one_by_one(model, machine, len(devices))
     assert report["seconds"] == every[chosen["mesh"], chosen["schedule"], chosen["microbatches"]] == min(every.values())
 
@@ -130,7 +130,7 @@ def test_the_room_for_weights_is_that_of_all_pipelines(model):
         put_machine(model.parent, [{**FAST, "memory_bytes": bytes_} for bytes_ in memory], link={**LINK, "latency_seconds": 1e-3})
         line = refused(model.parent, "simulate", model.name, *INPUTS, "--train", "--mesh", "dp=2,tp=2", "--microbatches", 1,
                        "--machine", "machine.json")
-        return re.search(r"takes least memory of what was weighed, (\d+) bytes", line)[1]
+        return re.search(r"takes least memory of what was evaluated, (\d+) bytes", line)[1]
 
     few, many = 10**4, 10**9
     assert least(many, many, few, few) == least(few, few, few, few)
@@ -257,8 +257,8 @@ def test_the_search_counts_each_device_by_itself(model):
     room = min(device["peak_bytes"] for device in tp["devices"]) // 2
     machine = put_machine(model.parent, (FAST, {**FAST, "memory_bytes": room}))
     report = simulate(model, "--mesh", "pp=auto,tp=auto", "--machine", machine)
-    reasons = {one["mesh"]: one["reason"] for one in report["alternatives"]}
-    assert report["alternatives"][0]["mesh"] != "pp=1,tp=2"
+    reasons = {one["mesh"]: one["reason"] for one in report["candidates"]}
+    assert report["candidates"][0]["mesh"] != "pp=1,tp=2"
     assert str(room) in reasons["pp=1,tp=2"]
 
 

@@ -60,17 +60,17 @@ def deep(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def weighed(tiny_model, tmp_path_factory):
+def evaluated(tiny_model, tmp_path_factory):
     """Of tensor-parallel ranks with a limit, which was chosen among others."""
-    folder = tmp_path_factory.mktemp("weighed")
+    folder = tmp_path_factory.mktemp("evaluated")
     device = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6, "memory_bytes": 2_000_000}
     machine = {"devices": [{"name": f"d{index}", **device} for index in range(4)],
                "link": {"latency_seconds": 4e-5, "bytes_per_second": 1e10}}
     (folder / "machine.json").write_text(json.dumps(machine))
     model = tiny_model("gpt2")
     cleave("compile", model.path, "--inputs", model.inputs, "--machine", folder / "machine.json", "--mesh", "auto",
-           "-o", folder / "weighed.plan")
-    return Shown(folder / "weighed.plan")
+           "-o", folder / "evaluated.plan")
+    return Shown(folder / "evaluated.plan")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ OVERFLOWING = """() => {
 @needs_browser
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ("gpt2", "deep", "weighed", "parts"))
+@pytest.mark.parametrize("name", ("gpt2", "deep", "evaluated", "parts"))
 def test_stages_stand_side_by_side(name, width, scheme, browser, request):
     shown = request.getfixturevalue(name)
     with opened(browser, shown, width, scheme) as page:
@@ -186,7 +186,7 @@ def test_numbers_are_those_of_the_json(name, browser, request):
 
 
 @needs_browser
-@pytest.mark.parametrize("name", ("gpt2", "deep", "weighed", "parts"))
+@pytest.mark.parametrize("name", ("gpt2", "deep", "evaluated", "parts"))
 def test_the_step_is_the_one_that_is_forecast(name, browser, request):
     shown = request.getfixturevalue(name)
     with opened(browser, shown) as page:
@@ -254,7 +254,7 @@ OVERLAPPING = """() => {
 
 @needs_browser
 @pytest.mark.parametrize("width", (390, *WIDTHS))
-@pytest.mark.parametrize("name", ("gpt2", "deep", "weighed", "parts"))
+@pytest.mark.parametrize("name", ("gpt2", "deep", "evaluated", "parts"))
 def test_words_of_pictures_do_not_touch(name, width, browser, request):
     shown = request.getfixturevalue(name)
     with opened(browser, shown, width) as page:
@@ -267,26 +267,26 @@ def test_words_of_pictures_do_not_touch(name, width, browser, request):
         assert rows == pytest.approx(names[: len(rows)], abs=1)
 
 
-# What was weighed -----------------------------------------------------------------------------------------------------
+# What was evaluated ---------------------------------------------------------------------------------------------------
 
 
 @needs_browser
-def test_what_was_weighed(weighed, browser):
-    alternatives = weighed.json["alternatives"]
-    points = [one for one in alternatives if one["seconds"] > 0 and one["peak_bytes"] > 0]
+def test_what_was_evaluated(evaluated, browser):
+    candidates = evaluated.json["candidates"]
+    points = [one for one in candidates if one["seconds"] > 0 and one["peak_bytes"] > 0]
     front = [one for one in points if not any(
         other["seconds"] <= one["seconds"] and other["peak_bytes"] <= one["peak_bytes"] and other != one for other in points)]
-    assert len(alternatives) > len(points) > 1
-    with opened(browser, weighed) as page:
+    assert len(candidates) > len(points) > 1
+    with opened(browser, evaluated) as page:
         picture = page.locator("svg.pareto")
         assert picture.locator("circle").count() == len(points)
         assert picture.locator("circle.chosen").count() == 1
         titles = picture.locator("circle.on-front, circle.chosen").evaluate_all("all => all.map(e => e.textContent)")
         assert {f"{one['mesh']}, {one['schedule']}, {one['microbatches']} micro-batch{'es' if one['microbatches'] > 1 else ''}"
                 for one in front} <= {title.split(":")[0] for title in titles}
-        rows = page.locator("#weighed tbody tr")
-        assert rows.count() == len(alternatives)
-        for index, one in enumerate(alternatives[:5]):
+        rows = page.locator("#evaluated tbody tr")
+        assert rows.count() == len(candidates)
+        for index, one in enumerate(candidates[:5]):
             found = values(rows.nth(index))
             assert [found[key][0][0] for key in ("microbatches", "seconds", "peak_bytes")] == \
                 [one["microbatches"], one["seconds"], one["peak_bytes"]]
@@ -295,15 +295,15 @@ def test_what_was_weighed(weighed, browser):
 
 
 @needs_browser
-def test_nothing_was_weighed(gpt2, browser):
+def test_nothing_was_evaluated(gpt2, browser):
     with opened(browser, gpt2) as page:
         assert page.locator("svg.pareto").count() == 0
-        assert "None." in page.locator("#weighed").inner_text()
+        assert "None." in page.locator("#evaluated").inner_text()
 
 
 @needs_browser
-def test_limits_of_memory(weighed, gpt2, browser):
-    with opened(browser, weighed) as page:
+def test_limits_of_memory(evaluated, gpt2, browser):
+    with opened(browser, evaluated) as page:
         assert page.locator(".bars-of-memory line.limit").count() > 0
         assert values(page.locator(".numbers"))["memory_bytes"][0] == (2_000_000, "2.00")
     with opened(browser, gpt2) as page:

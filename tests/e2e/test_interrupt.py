@@ -19,7 +19,7 @@ from launching import fill_errors
 
 INPUTS = ("--inputs", "model.inputs.safetensors")
 DEVICE = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6}
-FOUND = r"weighing meshes: tp=\d+, best so far pp=\d+(,dp=\d+)?,tp=\d+: \d+\.\d\d ms"
+FOUND = r"evaluating meshes: tp=\d+, best so far pp=\d+(,dp=\d+)?,tp=\d+: \d+\.\d\d ms"
 
 
 class Search:
@@ -112,23 +112,23 @@ def configuration(one):
 
 
 def check_report(report):
-    """The note, and the configurations that were weighed: the chosen one, and those that take longer."""
-    chosen, *others = report["alternatives"]
+    """The note, and the configurations that were evaluated: the chosen one, and those that take longer."""
+    chosen, *others = report["candidates"]
     (note,) = [note for note in report["notes"] if note.startswith("interrupted")]
-    found = re.fullmatch(r"interrupted after \d+\.\d s; what was not weighed: ((?:\d+ of )?tp=\d+(?:, (?:\d+ of )?tp=\d+)*)", note)
+    found = re.fullmatch(r"interrupted after \d+\.\d s; what was not evaluated: ((?:\d+ of )?tp=\d+(?:, (?:\d+ of )?tp=\d+)*)", note)
     assert found, note
     left = {tuple(reversed(part.split(" of "))) for part in found[1].split(", ")}
-    missing = [one for one in others if one["reason"] == "not weighed: interrupted"]
-    weighed = [one for one in others if one not in missing]
-    assert chosen["reason"] == "" and all(one["reason"].startswith("takes ") for one in weighed)
-    assert all(one["seconds"] >= chosen["seconds"] for one in weighed) and all(one["seconds"] == 0 for one in missing)
+    missing = [one for one in others if one["reason"] == "not evaluated: interrupted"]
+    evaluated = [one for one in others if one not in missing]
+    assert chosen["reason"] == "" and all(one["reason"].startswith("takes ") for one in evaluated)
+    assert all(one["seconds"] >= chosen["seconds"] for one in evaluated) and all(one["seconds"] == 0 for one in missing)
     counts = {}
     for one in missing:
         counts[one["mesh"].rpartition(",")[2]] = counts.get(one["mesh"].rpartition(",")[2], 0) + 1
     assert {part for part in left if len(part) == 2} == {(name, str(count)) for name, count in counts.items()}
     # Others of these were not begun.
-    weighed_ranks = {one["mesh"].rpartition(",")[2] for one in report["alternatives"]}
-    assert not {part[0] for part in left if len(part) == 1} & weighed_ranks
+    evaluated_ranks = {one["mesh"].rpartition(",")[2] for one in report["candidates"]}
+    assert not {part[0] for part in left if len(part) == 1} & evaluated_ranks
     return chosen
 
 
@@ -230,7 +230,7 @@ def test_a_terminal_shows_the_share_and_the_best(llama):
     assert status == 0 and not [note for note in report["notes"] if "interrupted" in note]
     lines = re.findall(r"(\w+=\S*), best so far (\S+): (\S+) ms  \[=*>? *\] +(\d+) %  (\d+) s", search.shown)
     shares, seconds, best = ([float(line[index]) for line in lines] for index in (3, 4, 2))
-    # It never goes back, nor does its clock, whatever is weighed.
+    # It never goes back, nor does its clock, whatever is evaluated.
     assert shares == sorted(shares) and seconds == sorted(seconds) and best == sorted(best, reverse=True)
     assert shares[-1] > shares[0]
     # Shown in whole seconds, and read some time after.

@@ -114,8 +114,8 @@ def test_cycles(tmp_path):
 
 @pytest.mark.parametrize("said", [
     "target = #cleave.target<link_overrides = [#cleave.link_override<0 -> 1, [1.0, 1.0]>]>",
-    'target = #cleave.target<devices = ["x"], threads = [99], memory_limits = [1]>', 'schedule = #cleave.schedule<ranks = 7, batch = "x">',
-    'schedule = #cleave.schedule<ranks = 1, batch_obstacle = "a wall">',
+    'target = #cleave.target<devices = ["x"], threads = [99], memory_limits = [1]>', 'schedule = #cleave.schedule<pipeline_ranks = 7, batch = "x">',
+    'schedule = #cleave.schedule<pipeline_ranks = 1, batch_obstacle = "a wall">',
 ])
 def test_what_a_pass_decides_is_not_taken_from_the_text(tmp_path, said):
     plain = simulate(tmp_path, LINEAR, "--devices", 2)
@@ -124,10 +124,10 @@ def test_what_a_pass_decides_is_not_taken_from_the_text(tmp_path, said):
 
 
 @pytest.mark.parametrize("where, said", [
-    ("!cleave.tensor {", "sharding_decision = #cleave.sharding_decision<dims = [], seconds = [1.0, 1.0]>"),
+    ("!cleave.tensor {", "sharding_decision = #cleave.sharding_decision<groups = [], seconds = [1.0, 1.0]>"),
     ("!cleave.tensor {", "cut = #cleave.cut<seconds = [1.0], recv_bytes = [0]>"),
     ('{role = "parameter"', "weight_sharding = #cleave.weight_sharding<seed = <dim = 1>>"),
-    ('{role = "parameter"', "stage = 5 : i64"),
+    ('{role = "parameter"', "stage_index = 5 : i64"),
 ], ids=lambda said: said.split(" ")[0])
 def test_what_is_split_already(tmp_path, where, said):
     text = LINEAR.replace(where, f"{where}, cleave.{said}" if "role" in where else
@@ -138,7 +138,7 @@ def test_what_is_split_already(tmp_path, where, said):
 
 @pytest.mark.parametrize("said, expected", [
     ("schedule = 7", "cleave.schedule: found 7 : i64, expected #cleave.schedule<...>"),
-    ("schedule = #cleave.schedule<ranks = 0>", "found ranks = 0, expected 1 to 65536"),
+    ("schedule = #cleave.schedule<pipeline_ranks = 0>", "found pipeline_ranks = 0, expected 1 to 65536"),
     ("size_limits = {batch = 4}", "expected a #cleave.size_limit<...> for each named dimension"),
 ])
 def test_decisions_of_another_form(tmp_path, said, expected):

@@ -30,7 +30,7 @@ def devices_of(machine):
 
 
 def test_processes_of_a_host(tmp_path):
-    out = run_ranks(2, "--quick", "--passes", 1, "-o", tmp_path / "machine.json", "--json", program=PROFILE)
+    out = run_ranks(2, "--quick", "--rounds", 1, "-o", tmp_path / "machine.json", "--json", program=PROFILE)
     machine = json.loads((tmp_path / "machine.json").read_text())
     assert json.loads(out) == machine and [*everything_below(tmp_path)] == ["machine.json"]
     assert devices_of(machine) == ["cpu:0", "cpu:1"] and "nodes" not in machine and "links" not in machine
@@ -45,14 +45,14 @@ def test_processes_of_a_host(tmp_path):
 
 def test_torchrun(tmp_path):
     command = [SOURCE / ".venv/bin/torchrun", "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python", BIN / "cleave",
-               "profile", "--quick", "--passes", "1", "-o", "machine.json"]
+               "profile", "--quick", "--rounds", "1", "-o", "machine.json"]
     done = subprocess.run(command, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert devices_of(json.loads((tmp_path / "machine.json").read_text())) == ["cpu:0", "cpu:1"]
 
 
 def test_devices_are_one_a_process(tmp_path):
-    options = ("--quick", "--passes", 1, "-o", tmp_path / "machine.json")
+    options = ("--quick", "--rounds", 1, "-o", tmp_path / "machine.json")
     run_ranks(2, *options, "--devices", "cpu:3,cpu:1", program=PROFILE)
     assert devices_of(json.loads((tmp_path / "machine.json").read_text())) == ["cpu:3", "cpu:1"]
     for devices, status, message in [("cpu:0", 2, "--devices cpu:0: found 1 for 2 processes, which have one each"),
@@ -68,18 +68,18 @@ def test_what_fails_ends_all(tmp_path):
     with Processes(2, "--quick", "-o", tmp_path / "folder", program=PROFILE) as processes:
         outcome = watch_end(processes, processes.started, (0, 1), 60)
     assert len(set(outcome.messages.values())) == 1 and "no regular file" in outcome.messages[1], outcome
-    own = {rank: ({}, ("--passes", 1 + rank)) for rank in (0, 1)}
+    own = {rank: ({}, ("--rounds", 1 + rank)) for rank in (0, 1)}
     with Processes(2, "--quick", "-o", tmp_path / "machine.json", own=own, program=PROFILE) as processes:
         outcome = watch_end(processes, processes.started, (0, 1), 60)
     assert "rank 1 (profile-2q" in outcome.messages[0], outcome
     assert [*everything_below(tmp_path)] == ["folder"]
 
 
-@pytest.mark.parametrize("blow, limit, said", [(signal.SIGKILL, NOTICE, "rank 1 has died; its last word: rank 1 "),
+@pytest.mark.parametrize("blow, limit, said", [(signal.SIGKILL, NOTICE, "rank 1 has died; last known status: rank 1 "),
                                                (signal.SIGSTOP, 3 + HANG, "has waited 3 s for others to time ")])
 def test_a_process_that_is_lost(tmp_path, blow, limit, said):
     (tmp_path / "machine.json").write_text("old")
-    with Processes(2, "--passes", 1000, "--timeout", 3, "-o", tmp_path / "machine.json", program=PROFILE) as processes:
+    with Processes(2, "--rounds", 1000, "--timeout", 3, "-o", tmp_path / "machine.json", program=PROFILE) as processes:
         # Until it measures, of which the temporary file tells.
         while len([*tmp_path.iterdir()]) < 2:
             assert all(process.poll() is None for process in processes.running.values())
@@ -133,7 +133,7 @@ def test_two_hosts(hosts, compiler):
     rate = MEGABITS * 1e6 / 8
     # Where others keep the machine busy, a link inside a host may be as slow as the one between them.
     for _ in range(5):
-        with hosts.processes(4, "--quick", "--passes", 1, "-o", file, program=PROFILE) as processes:
+        with hosts.processes(4, "--quick", "--rounds", 1, "-o", file, program=PROFILE) as processes:
             ended = processes.end()
         assert all(end.status == 0 and not end.err for end in ended.values()), ended
         assert not any(ended[rank].out for rank in (1, 2, 3)) and "2 nodes of 2: " in ended[0].out
@@ -154,7 +154,7 @@ def test_two_hosts(hosts, compiler):
     alike = {key: value for key, value in machine.items() if key != "nodes"} | {"link": link}
     even = compile_for(compiler, alike, "pp=2,tp=2")
     assert stage_of(even, "second.weight") == 0 and stage_of(even, "fourth.weight") == 1
-    # A tensor group stays on a host, whatever else is weighed.
+    # A tensor group stays on a host, whatever else is evaluated.
     assert compile_for(compiler, machine, "auto")["mesh"]["tp"] <= 2
     plan = compile_for(compiler, machine, "pp=2,tp=2")
     assert stage_of(plan, "first.weight") == 0 and stage_of(plan, "second.weight") == 1
@@ -175,7 +175,7 @@ def check_bits(hosts, folder):
 def test_a_host_of_one(hosts, tmp_path):
     """Where each has one process, the machine's link is what lies between them."""
     limit(hosts)
-    with hosts.processes(2, "--quick", "--passes", 1, "-o", tmp_path / "machine.json", program=PROFILE) as processes:
+    with hosts.processes(2, "--quick", "--rounds", 1, "-o", tmp_path / "machine.json", program=PROFILE) as processes:
         ended = processes.end()
     assert all(end.status == 0 and not end.err for end in ended.values()), ended
     machine = json.loads((tmp_path / "machine.json").read_text())

@@ -56,24 +56,24 @@ def one_by_one(model, machine, devices):
 def test_nothing_takes_less(model, devices, latency):
     machine = put_machine(model.parent, devices, latency)
     report = simulate(model, "--mesh", "auto", "--machine", machine)
-    chosen = report["alternatives"][0]
+    chosen = report["candidates"][0]
     every = one_by_one(model, machine, devices)
     key = chosen["mesh"], chosen["schedule"], chosen["microbatches"]
     assert report["seconds"] == every[key] == min(every.values())
-    # All that there is was weighed, once, and nothing was thought to take less than it does by more than what an exact cut gains.
-    weighed = {(one["mesh"], one["schedule"], one["microbatches"]): one for one in report["alternatives"]}
-    assert len(weighed) == len(report["alternatives"]) and set(weighed) == set(every)
-    for key, one in weighed.items():
+    # All that there is was evaluated, once, and nothing was thought to take less than it does by more than what an exact cut gains.
+    evaluated = {(one["mesh"], one["schedule"], one["microbatches"]): one for one in report["candidates"]}
+    assert len(evaluated) == len(report["candidates"]) and set(evaluated) == set(every)
+    for key, one in evaluated.items():
         if one["reason"].startswith("takes at least"):
             assert one["seconds"] <= every[key] * (1 + 1e-9), key
         else:
             assert one["seconds"] == pytest.approx(every[key], rel=0.03), key
 
 
-def test_alternatives(model):
+def test_candidates(model):
     report = simulate(model, "--mesh", "auto", "--machine", put_machine(model.parent, 4))
-    chosen, *others = report["alternatives"]
-    for one in report["alternatives"]:
+    chosen, *others = report["candidates"]
+    for one in report["candidates"]:
         assert set(one) == {"mesh", "schedule", "microbatches", "seconds", "peak_bytes", "reason"}
     assert chosen["reason"] == "" and all(one["reason"].startswith("takes ") for one in others)
     assert (chosen["mesh"], chosen["schedule"], chosen["microbatches"]) == ("pp=1,tp=4", "gpipe", 1)
@@ -82,7 +82,7 @@ def test_alternatives(model):
     estimated = [one["seconds"] for one in others if not one["reason"].startswith("takes at least")]
     assert len(estimated) > 1 and estimated == sorted(estimated)
     # What is not searched for has none.
-    assert simulate(model, "--mesh", "pp=2,tp=2")["alternatives"] == []
+    assert simulate(model, "--mesh", "pp=2,tp=2")["candidates"] == []
 
 
 def test_table(model):
@@ -114,17 +114,17 @@ def test_it_is_the_same_every_time(model):
 ])
 def test_axes_that_are_fixed(model, mesh, allowed):
     report = simulate(model, "--mesh", mesh, "--machine", put_machine(model.parent, 4))
-    assert {one["mesh"] for one in report["alternatives"]} == allowed
+    assert {one["mesh"] for one in report["candidates"]} == allowed
 
 
 def test_a_schedule_and_micro_batches_that_are_fixed(model):
     options = ("--mesh", "auto", "--machine", put_machine(model.parent, 4))
     report = simulate(model, *options, "--schedule", "interleaved")
-    assert {one["schedule"] for one in report["alternatives"] if "pp=1" not in one["mesh"]} == {"interleaved"}
+    assert {one["schedule"] for one in report["candidates"] if "pp=1" not in one["mesh"]} == {"interleaved"}
     report = simulate(model, *options, "--microbatches", 2)
-    assert {one["microbatches"] for one in report["alternatives"]} == {2} and report["microbatches"] == 2
+    assert {one["microbatches"] for one in report["candidates"]} == {2} and report["microbatches"] == 2
     report = simulate(model, *options, "--schedule", "gpipe", "--microbatches", 1)
-    assert {(one["schedule"], one["microbatches"]) for one in report["alternatives"]} == {("gpipe", 1)}
+    assert {(one["schedule"], one["microbatches"]) for one in report["candidates"]} == {("gpipe", 1)}
 
 
 def test_stages_begin_where_asked(model):
@@ -132,15 +132,15 @@ def test_stages_begin_where_asked(model):
     machine = put_machine(model.parent, 2)
     options = ("--mesh", "pp=2,tp=auto", "--schedule", "gpipe", "--machine", machine, *fixed)
     report = simulate(model, *options)
-    chosen = report["alternatives"][0]
-    assert {one["mesh"] for one in report["alternatives"]} == {"pp=2,tp=1"}
+    chosen = report["candidates"][0]
+    assert {one["mesh"] for one in report["candidates"]} == {"pp=2,tp=1"}
     same = simulate(model, "--machine", machine, *fixed, *configuration("pp=2,tp=1", "gpipe", chosen["microbatches"]))
     free = simulate(model, "--machine", machine, *configuration("pp=2,tp=1", "gpipe", chosen["microbatches"]))
     assert same["stages"] == report["stages"] != free["stages"]
     # One stage alone cannot begin there, though it takes least otherwise.
     options = ("--mesh", "auto", "--microbatches", 1, "--machine", put_machine(model.parent, 2, SLOWER))
-    assert simulate(model, *options)["alternatives"][0]["mesh"] == "pp=1,tp=1"
-    whole = next(one for one in simulate(model, *options, *fixed)["alternatives"] if one["mesh"] == "pp=1,tp=1")
+    assert simulate(model, *options)["candidates"][0]["mesh"] == "pp=1,tp=1"
+    whole = next(one for one in simulate(model, *options, *fixed)["candidates"] if one["mesh"] == "pp=1,tp=1")
     assert "--stage-before" in whole["reason"]
     assert "--stage-before transformer.h.9: no module of this path does work" in refused(
         model.parent, "simulate", model.name, *INPUTS, "--mesh", "auto", "--machine", machine, "--stage-before", "transformer.h.9")
@@ -155,8 +155,8 @@ def test_a_model_without_operators(tmp_path, options):
 
 def test_devices_are_left_unused_with_a_reason(model):
     report = simulate(model, "--mesh", "auto", "--machine", put_machine(model.parent, 4, SLOWER))
-    assert report["alternatives"][0]["mesh"] == "pp=1,tp=1" and len(report["devices"]) == 1
-    others = [one for one in report["alternatives"] if devices_of(one["mesh"]) == 4 and "at least" not in one["reason"]]
+    assert report["candidates"][0]["mesh"] == "pp=1,tp=1" and len(report["devices"]) == 1
+    others = [one for one in report["candidates"] if devices_of(one["mesh"]) == 4 and "at least" not in one["reason"]]
     best = min(others, key=lambda one: one["seconds"])
     assert f"1 of the 4 devices is used: with all of them, {best['mesh']} {best['reason']} by estimate" in report["notes"]
     # All are used where that is best, and nothing is said.
@@ -172,14 +172,14 @@ def test_what_has_no_room_is_not_chosen(model):
     free = simulate(model, "--mesh", "auto", "--machine", put_machine(folder, 4, SLOWER))
     needed = free["devices"][0]["peak_bytes"]
     report = simulate(model, "--mesh", "auto", "--machine", put_machine(folder, 4, SLOWER, memory_bytes=needed - 1))
-    assert report["alternatives"][0]["mesh"] != "pp=1,tp=1"
+    assert report["candidates"][0]["mesh"] != "pp=1,tp=1"
     assert all(device["peak_bytes"] < needed for device in report["devices"])
-    whole = [one for one in report["alternatives"] if one["mesh"] == "pp=1,tp=1" and one["microbatches"] == 1]
+    whole = [one for one in report["candidates"] if one["mesh"] == "pp=1,tp=1" and one["microbatches"] == 1]
     assert f"{needed - 1}" in whole[0]["reason"] and "bytes" in whole[0]["reason"]
     assert whole[0]["seconds"] == whole[0]["peak_bytes"] == 0
     # A limit that it keeps to changes nothing.
     report = simulate(model, "--mesh", "auto", "--machine", put_machine(folder, 4, SLOWER, memory_bytes=needed))
-    assert report["alternatives"][0] == free["alternatives"][0]
+    assert report["candidates"][0] == free["candidates"][0]
 
 
 def test_no_mesh_has_room(model):
@@ -197,25 +197,26 @@ def test_a_plan_for_it_runs(model, latency):
     options = (model.name, *INPUTS, "--mesh", "auto", "--machine", put_machine(folder, 2, latency))
     report = cleave("compile", *options, "--verify", "--json", "-o", "new.plan", cwd=folder).json()
     forecast = cleave("simulate", *options, "--json", cwd=folder).json()
-    assert report["alternatives"] == forecast["alternatives"] and report["notes"] == forecast["notes"]
+    assert report["candidates"] == forecast["candidates"] and report["notes"] == forecast["notes"]
     assert report["error"] <= report["allowed"]
-    # A plan remembers what was weighed.
+    # A plan remembers what was evaluated.
     assert cleave("simulate", "new.plan", "--json", cwd=folder).json() == {**forecast, "notes": []}
-    assert cleave("inspect", "new.plan", "--json", cwd=folder).json()["alternatives"] == forecast["alternatives"]
+    assert cleave("inspect", "new.plan", "--json", cwd=folder).json()["candidates"] == forecast["candidates"]
     table = cleave("simulate", *options, cwd=folder).out.split("\n\n")[-1]
     assert f"\n\n{table}\n" in cleave("inspect", "new.plan", cwd=folder).out
     cleave("run", "new.plan", *INPUTS, "--devices", ",".join(f"cpu:{index}" for index in range(len(forecast["devices"]))), cwd=folder)
 
 
 def test_it_is_the_plan_of_the_mesh_itself(model):
-    """But for what was weighed, which is the same bytes each time, wherever the model is."""
+    """But for what was evaluated, which is the same bytes each time, wherever the model is."""
     folder = model.parent
     machine = ("--machine", put_machine(folder, 2, memory_bytes=800_000))
     text = cleave("compile", model.name, *INPUTS, "--mesh", "auto", *machine, "-o", "new.plan", cwd=folder).out
     assert "chosen" in text
     cleave("compile", model.name, *INPUTS, "--mesh", "pp=1,tp=2", *OPEN, *machine, "-o", "same.plan", cwd=folder)
     found, same = (cleave("inspect", name, "--json", cwd=folder).json() for name in ("new.plan", "same.plan"))
-    assert found.pop("alternatives") and not same.pop("alternatives")
+    for key in ("candidates", "alternatives"):
+        assert found.pop(key) and not same.pop(key)
     assert found.pop("root_checksum") != same.pop("root_checksum") and found == same
     files = {name: content for name, content in contents(folder / "new.plan").items() if "plan.fb" not in str(name)}
     assert files == {name: content for name, content in contents(folder / "same.plan").items() if "plan.fb" not in str(name)}
@@ -307,7 +308,7 @@ def test_ir_that_is_split_already(ir):
 def test_a_function_is_enough(tmp_path):
     (tmp_path / "model.mlir").write_text(ONE)
     report = simulate(tmp_path / "model.mlir", "--mesh", "auto", "--devices", 2)
-    assert report["alternatives"][0]["mesh"] == "pp=1,tp=1" and "1 of the 2 devices is used" in report["notes"][0]
+    assert report["candidates"][0]["mesh"] == "pp=1,tp=1" and "1 of the 2 devices is used" in report["notes"][0]
     assert refused(tmp_path, "simulate", "no.mlir") == ("error: no.mlir: cannot be read: No such file or directory; give IR, as "
                                                         "--emit-ir writes it")
 
@@ -326,7 +327,7 @@ TOWERS = """func.func @forward(%x: tensor<8x512xf32>) -> (tensor<8x512xf32>, ten
 def test_branches_run_side_by_side(tmp_path):
     """A bound along a chain that is none would leave two devices out."""
     (tmp_path / "towers.mlir").write_text(TOWERS)
-    chosen, alone = simulate(tmp_path / "towers.mlir", "--mesh", "pp=auto", "--devices", 2, "--schedule", "gpipe")["alternatives"]
+    chosen, alone = simulate(tmp_path / "towers.mlir", "--mesh", "pp=auto", "--devices", 2, "--schedule", "gpipe")["candidates"]
     assert (chosen["mesh"], alone["mesh"]) == ("pp=2,tp=1", "pp=1,tp=1")
     assert chosen["seconds"] < 0.6 * alone["seconds"]
 

@@ -123,8 +123,8 @@ def test_a_fixed_batch_is_no_matter_of_dynamic(compiler):
 
 def test_more_microbatches_than_samples_are_noted(compiler):
     result = compiler.compile(layers(), "--microbatches", "9", input=X)
-    assert "note: 9 micro-batches, but 8 samples in the example inputs: batches of fewer samples than micro-batches have " \
-        "one a sample" in result.out
+    assert "note: 9 micro-batches, but 8 samples in the example inputs: a batch with fewer samples than micro-batches " \
+        "is split into single samples" in result.out
     assert "samples" not in compiler.compile(layers(), "--microbatches", "8", input=X).out
 
 

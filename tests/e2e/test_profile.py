@@ -17,7 +17,7 @@ COLLECTIVES = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_sc
 def machine(tmp_path_factory):
     """A machine of two devices, measured for a moment."""
     path = tmp_path_factory.mktemp("machine") / "machine.json"
-    cleave("profile", "--quick", "--passes", 2, "--devices", "cpu:0,cpu:1", "-o", path)
+    cleave("profile", "--quick", "--rounds", 2, "--devices", "cpu:0,cpu:1", "-o", path)
     return path
 
 
@@ -117,7 +117,7 @@ def test_compile_predicts_by_it(model, machine, mesh):
 @pytest.mark.parametrize("arguments, status, message", [
     ((), 2, "--output is required"),
     (("-o", ""), 2, "found an empty name"),
-    (("-o", "a.json", "--passes", "0"), 2, "--passes: found \"0\", expected a whole number from 1 to 1000"),
+    (("-o", "a.json", "--rounds", "0"), 2, "--rounds: found \"0\", expected a whole number from 1 to 1000"),
     (("-o", "a.json", "--devices", "gpu:0"), 2, "did you mean cpu:0?"),
     (("-o", "a.json", "--devices", "cpu:1,cpu:0,cpu:1"), 2, "--devices cpu:1,cpu:0,cpu:1: cpu:1 is given twice; give each once"),
     (("-o", "a.json", "--devices", "cuda:99"), 1, "device cuda:99: "),

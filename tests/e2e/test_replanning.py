@@ -34,7 +34,7 @@ def limits_of(model, *options):
     """Limits down to less than anything needs, at and next to what changes the choice."""
     free = simulate(model, *options)
     most = max(device["peak_bytes"] for device in free["devices"])
-    known = sorted({one["peak_bytes"] for one in free["alternatives"] if one["peak_bytes"]}, reverse=True)
+    known = sorted({one["peak_bytes"] for one in free["candidates"] if one["peak_bytes"]}, reverse=True)
     steps = [most * part // 16 for part in (15, 13, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2)]
     return [10 * most, most, most - 1, *known[:6], *steps, 10_000, most]
 
@@ -47,7 +47,7 @@ def test_a_list_says_what_single_runs_say(model, latency):
     for limit, entry in zip(limits, entries):
         assert entry == alone(model, limit, *options), limit
     # Limits matter: others are chosen, and the least fits nothing.
-    chosen = {(entry["alternatives"][0]["mesh"], entry["seconds"]) for entry in entries if "error" not in entry}
+    chosen = {(entry["candidates"][0]["mesh"], entry["seconds"]) for entry in entries if "error" not in entry}
     assert len(chosen) > 1
     assert "10000" in entries[-2]["error"] and "error" not in entries[-1]
     # Nothing of one limit is left for another: not even their order matters.
@@ -125,4 +125,4 @@ def test_wrong_usage(model, pristine_plan):
     why = refused(folder, "simulate", model.name, *INPUTS, "--device-memory", "2GB,1GB", "--trace", "t.json", status=2)
     assert "--trace: shows one plan" in why
     why = refused(folder, "simulate", pristine_plan, "--device-memory", "2GB,1GB", status=2)
-    assert "--device-memory: decides what plan a model becomes" in why
+    assert "--device-memory: is an option of compilation" in why

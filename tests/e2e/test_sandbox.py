@@ -327,7 +327,7 @@ def test_operators_are_looked_at_where_there_is_no_sandbox(folder, call, error, 
         assert "which no plan may call" in message and message.endswith("if you trust the model, pass --trust")
     put(folder, Plain())
     result = cleave("compile", "model.pt", *INPUTS, "--verify", "-o", "new.plan", cwd=folder, preexec_fn=without(call, error))
-    assert f"note: the model could call listed operators only, since it had no whole sandbox ({what})" in result.out
+    assert f"note: the model could call listed operators only, since it had no complete sandbox ({what})" in result.out
     result = cleave("verify", "new.plan", "--model", "model.pt", "--json", cwd=folder, preexec_fn=without(call, error))
     assert ("landlock" in result.json()["protection"]) == (call == SECCOMP)
 
@@ -355,9 +355,9 @@ def test_a_run_without_a_sandbox_says_so(folder, call, error, what):
     cleave("compile", "model.pt", *INPUTS, "-o", "new.plan", cwd=folder)
     run = ("run", "new.plan", *INPUTS, "--outputs", "outputs.safetensors")
     message = compile_refused(folder, command=run + ("--sandbox", "on"), preexec_fn=without(call, error))
-    assert message.startswith("error: --sandbox on: this system has no whole sandbox") and what in message
+    assert message.startswith("error: --sandbox on: this system has no complete sandbox") and what in message
     result = cleave(*run, cwd=folder, preexec_fn=without(call, error))
-    assert result.err.startswith("note: no whole sandbox on this system") and what in result.err
+    assert result.err.startswith("note: no complete sandbox on this system") and what in result.err
     assert not cleave(*run, "--sandbox", "off", cwd=folder, preexec_fn=without(call, error)).err
     # Before anything runs: also where that fails then.
     save_file({"y": torch.ones(8)}, folder / "wrong.safetensors")

@@ -125,7 +125,7 @@ def test_devices_are_called_as_the_machine_calls_them(model):
 
 
 @pytest.mark.parametrize("options, why", [
-    (("--microbatches", 8), "--microbatches 8: model.plan was compiled for 1, and knows no other times; give its model"),
+    (("--microbatches", 8), "--microbatches 8: model.plan was compiled for 1, and has predictions for that alone; simulate its model"),
     (("--schedule", "interleaved"), "--schedule interleaved: model.plan was compiled for gpipe"),
     (("--machine", "cpu:4"), "--machine cpu:4: model.plan was compiled for cpu:2"),
     (("--trace", "model.plan/t.json"), "--trace model.plan/t.json: is in the plan model.plan"),
@@ -139,8 +139,8 @@ def test_plans_are_what_they_are(plan, options, why):
     (("--schedule", "1f1b"), "--schedule 1f1b: orders backward passes, and plans of this version have none"),
     (("--schedule", "zb-h1"), "--schedule zb-h1: orders backward passes"),
     (("--schedule", "gpip"), "--schedule gpip: not a schedule"),
-    (("--dtype", "bf16"), "--dtype: decides what plan a model becomes, and model.plan is a plan; give its model instead"),
-    (("--devices", 2), "--devices: decides what plan a model becomes"),
+    (("--dtype", "bf16"), "--dtype: is an option of compilation, and model.plan is compiled already; give its model instead"),
+    (("--devices", 2), "--devices: is an option of compilation"),
 ])
 def test_wrong_usage(plan, options, why):
     message = refused(plan.parent, "simulate", plan.name, *options, status=2)

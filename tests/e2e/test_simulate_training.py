@@ -144,7 +144,7 @@ def test_memory_over_time(model, options):
 
 def test_the_search_finds_the_best_of_all(model):
     best = forecast(model, "--devices", 2, "--mesh", "auto")
-    chosen, *others = best["alternatives"]
+    chosen, *others = best["candidates"]
     assert chosen["reason"] == "" and chosen["seconds"] == pytest.approx(best["seconds"])
     assert all(other["reason"] for other in others)
     for mesh in ("pp=2", "dp=2", "tp=2"):
@@ -166,7 +166,7 @@ def test_memory_decides(model):
         one["memory_bytes"] = need - 1
     (folder / "tight.json").write_text(json.dumps(machine))
     why = refused(folder, "simulate", model.name, "--inputs", INPUTS, "--train", "--machine", "tight.json", "--mesh", "dp=2")
-    assert why.endswith(f"takes least memory of what was weighed, {need} bytes on a device that has {need - 1}; use more devices, or devices with "
+    assert why.endswith(f"takes least memory of what was evaluated, {need} bytes on a device that has {need - 1}; use more devices, or devices with "
                         f"memory for {need} bytes (--device-memory {need}B)"), why
     assert forecast(model, "--machine", "tight.json", "--mesh", "dp=2", "--device-memory", f"{need}B")["mesh"]["dp"] == 2
     report = forecast(model, "--machine", "tight.json", "--mesh", "auto", "--zero", 0)
@@ -371,7 +371,7 @@ def test_the_search_finds_the_best_of_all_with_zero(deep):
     machine = put_machine(deep, 4)
     fixed = ("--schedule", "1f1b", "--recompute", "none")
     best = forecast_deep(deep, "--machine", machine, "--mesh", "auto", *fixed)
-    weighed = {(one["mesh"], one["schedule"], one["microbatches"]): one for one in best["alternatives"]}
+    evaluated = {(one["mesh"], one["schedule"], one["microbatches"]): one for one in best["candidates"]}
     found = {}
     for pp, dp, tp in itertools.product((1, 2, 4), repeat=3):
         if pp * dp * tp > 4:
@@ -384,12 +384,12 @@ def test_the_search_finds_the_best_of_all_with_zero(deep):
                 report = forecast_deep(deep, "--machine", machine, "--devices", pp * dp * tp, "--mesh", mesh, *fixed,
                                        "--microbatches", microbatches, "--zero", zero)
                 found[mesh, "1f1b, recompute none" + (f", zero {zero}" if zero else ""), microbatches] = report["seconds"]
-    assert set(weighed) == set(found)
+    assert set(evaluated) == set(found)
     assert best["seconds"] == pytest.approx(min(found.values()), rel=1e-9)
     for key, seconds in found.items():
-        assert weighed[key]["seconds"] <= seconds * (1 + 1e-6)
+        assert evaluated[key]["seconds"] <= seconds * (1 + 1e-6)
     # The least stage of those that take the same.
-    same = [key for key, seconds in found.items() if seconds <= best["seconds"] * (1 + 1e-12) and key[0] == best["alternatives"][0]["mesh"]]
+    same = [key for key, seconds in found.items() if seconds <= best["seconds"] * (1 + 1e-12) and key[0] == best["candidates"][0]["mesh"]]
     assert best["zero"] == min(int(schedule[-1]) if "zero" in schedule else 0 for _, schedule, _ in same)
 
 
@@ -397,8 +397,8 @@ def test_zero_is_kept_where_it_is_fixed(deep):
     machine = put_machine(deep, 2)
     for zero in (0, 2):
         report = forecast_deep(deep, "--machine", machine, "--mesh", "dp=auto", "--zero", zero, "--recompute", "none")
-        assert {("zero 2" in one["schedule"]) for one in report["alternatives"] if "dp=2" in one["mesh"]} == {zero == 2}
-        assert not [one for one in report["alternatives"] if "zero 1" in one["schedule"] or "zero 3" in one["schedule"]]
+        assert {("zero 2" in one["schedule"]) for one in report["candidates"] if "dp=2" in one["mesh"]} == {zero == 2}
+        assert not [one for one in report["candidates"] if "zero 1" in one["schedule"] or "zero 3" in one["schedule"]]
 
 
 def test_memory_decides_how_far_zero_goes(deep):

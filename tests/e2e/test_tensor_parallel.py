@@ -360,7 +360,7 @@ def test_what_is_dear_stays_whole_where_there_is_room(compiler, tmp_path):
 
 
 def test_what_fits_fits_where_there_is_more_room(compiler, tmp_path):
-    """Three of four layers in one stage: what may stay whole is weighed for both stages together."""
+    """Three of four layers in one stage: what may stay whole is evaluated for both stages together."""
     x = torch.linspace(-1, 1, 128).reshape(2, 64)
     layers = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
 

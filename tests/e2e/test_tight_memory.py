@@ -56,7 +56,7 @@ def test_nothing_that_has_room_takes_less(model, latency):
         if not seconds:
             continue
         assert fitting(report, limit)
-        first = report["alternatives"][0]
+        first = report["candidates"][0]
         key = first["mesh"], first["schedule"], first["microbatches"]
         assert report["seconds"] == seconds[key] == min(seconds.values()), (limit, key, seconds)
         chosen.add(key)
@@ -99,7 +99,7 @@ def test_nothing_takes_less_that_each_of_heterogeneous_devices_has_room_for(mode
     report = report_of(model, "--machine", machine, "--mesh", "auto")
     assert report
     assert all(device["peak_bytes"] <= room for device, room in zip(report["devices"], memory))
-    first = report["alternatives"][0]
+    first = report["candidates"][0]
     key = first["mesh"], first["schedule"], first["microbatches"]
     assert report["seconds"] == seconds[key] == min(seconds.values())
 
@@ -134,7 +134,7 @@ def put_llama(folder, sizes):
 
 
 def test_the_same_memory_is_named_a_byte_below_it(tmp_path):
-    """The mesh that takes least is estimated to fit then, with less in it than plans have, and is weighed all the same."""
+    """The mesh that takes least is estimated to fit then, with less in it than plans have, and is evaluated all the same."""
     model = put_llama(tmp_path, "layers 2 hidden 32 feed_forward 128 heads 4 kv_heads 2 sequence 16 vocabulary 200 batch 8")
 
     def named(limit):
@@ -167,7 +167,7 @@ def test_no_plan_is_made_to_be_refused(model):
     options = ("--mesh", "auto", "--machine", put_machine(model.parent, 4, SLOWER))
     most = max(device["peak_bytes"] for device in simulate(model, *options)["devices"])
     report = simulate(model, *options, "--device-memory", most * 3 // 4)
-    reasons = [one["reason"] for one in report["alternatives"]]
+    reasons = [one["reason"] for one in report["candidates"]]
     assert not any("at its peak" in reason for reason in reasons)
 
 

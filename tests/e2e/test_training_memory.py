@@ -15,7 +15,7 @@ def least_of(folder, limit, *options):
     assert done.returncode in (0, 1)
     if done.returncode == 0:
         return None
-    found = re.search(r"takes least memory of what was weighed, (\d+) bytes on a device that has (\d+); use more devices", done.stderr)
+    found = re.search(r"takes least memory of what was evaluated, (\d+) bytes on a device that has (\d+); use more devices", done.stderr)
     assert found and int(found[2]) == limit, done.stderr
     return int(found[1])
 
@@ -81,4 +81,4 @@ def test_a_step_is_as_fast_as_was_estimated(tmp_path):
     put_machine(tmp_path, 2)
     report = cleave("simulate", "model.mlir", "--train", "--machine", "machine.json", "--mesh", "pp=2,tp=1,dp=auto", "--microbatches", 1,
                     "--json", cwd=tmp_path).json()
-    assert report["seconds"] <= report["alternatives"][0]["seconds"] * (1 + 1e-9)
+    assert report["seconds"] <= report["candidates"][0]["seconds"] * (1 + 1e-9)

@@ -42,7 +42,8 @@ from conftest import cleave, refused
     (("run", ""), "plan: found an empty name, expected a file or folder"),
     (("compile", "model.pt", "-o", "a.plan", "--stage-before", "a", "b"), "b: one more argument than it takes"),
     (("inspect", "a.plan", "--format", "yaml"), "yaml"),
-    (("inspect", "a.plan", "--dims", "--json"), "--dims: found --json as well, expected one of them; \"dimensions\" in --json says the same"),
+    (("inspect", "a.plan", "--sharding-groups", "--json"), "--sharding-groups: found --json as well, expected one of them; "
+                                                          "\"sharding_groups\" in --json says the same"),
     (("inspect", "a.plan", "--format", "html", "--json"), "--format html: found --json as well, expected one of them"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_wrong_usage(tmp_path, arguments, word):
@@ -111,3 +112,21 @@ def test_json_alone_is_on_standard_output(model, plan):
                       ("inspect", plan.name)):
         result = cleave(*arguments, "--json", cwd=model.parent)
         assert isinstance(json.loads(result.out), dict) and not result.err
+
+
+def test_names_of_the_first_release(model):
+    """They are read and written until 0.3."""
+    folder = model.parent
+    compiled = cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "--mesh", "pp=auto,tp=2", "--devices", 2, "-o",
+                      "named.plan", "--json", cwd=folder).json()
+    assert (compiled["data_ranks"], compiled["tensor_ranks"]) == (compiled["mesh"]["dp"], compiled["mesh"]["tp"]) == (1, 2)
+    inspected = cleave("inspect", "named.plan", "--json", cwd=folder).json()
+    forecast = cleave("simulate", "named.plan", "--json", cwd=folder).json()
+    for report in (compiled, inspected, forecast):
+        assert report["alternatives"] == report["candidates"] and report["candidates"]
+    assert (inspected["pipeline"], inspected["dimensions"]) == (inspected["pass_pipeline"], inspected["sharding_groups"])
+    assert all((group["sums"], group["gathers"]) == (group["all_reduces"], group["all_gathers"])
+               for group in inspected["sharding_groups"]) and inspected["sharding_groups"]
+    assert cleave("inspect", "named.plan", "--dims", cwd=folder).out == cleave("inspect", "named.plan", "--sharding-groups", cwd=folder).out
+    # An option of that name, with a value that it refuses.
+    assert "expected a whole number from 1" in refused(folder, "profile", "-o", "machine.json", "--passes", "0", status=2)

@@ -12,7 +12,7 @@
 #include "tests/fuzz/Fuzz.h"
 #include "tools/driver/base/InputOptions.h"
 #include "tools/driver/base/Mesh.h"
-#include "tools/driver/base/Pipeline.h"
+#include "tools/driver/base/PassPipeline.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Endian.h"
@@ -104,7 +104,7 @@ static void readOptions(llvm::StringRef text) {
     shape->batch = nameBatch(*inputs);
   static const bool isRegistered = (registerPasses(), true);
   (void)isRegistered;
-  std::string pipeline = pipelineOf(options, *shape), errors, printed;
+  std::string pipeline = passPipelineOf(options, *shape), errors, printed;
   llvm::raw_string_ostream out(printed), errorOut(errors);
   auto parsed = mlir::parsePassPipeline(pipeline, errorOut);
   promise(succeeded(parsed), "a pipeline that does not parse: " + pipeline + ": " + errors);

@@ -36,11 +36,11 @@ static void readMachine(llvm::StringRef path) {
   promise(!machine->devices.empty() && machine->devices.size() <= kMaxDevices, "a machine of no devices");
   for (const DeviceSpec &device : machine->devices) {
     promise(std::isfinite(device.flopsPerSecond) && device.flopsPerSecond > 0 &&
-                device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&
+                device.memoryBytesPerSecond > 0 && device.dispatchSeconds >= 0 &&
                 device.memoryBytes.value_or(1) > 0,
             "a machine with figures that are none");
     if (device.rates)
-      for (auto &[key, table] : device.rates->products)
+      for (auto &[key, table] : device.rates->gemms)
         promise(table.at({1, 2, 3, 4}) > 0 && std::isfinite(table.at({1e9, 1e9, 1e9, 1e9})),
                 "a rate that is none");
   }

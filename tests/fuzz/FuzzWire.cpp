@@ -10,7 +10,7 @@
 #include "runtime/comm/process/PeerGroup.h"
 #include "runtime/exchange/P2PChannel.h"
 #include "runtime/rendezvous/PeerWaits.h"
-#include "runtime/session/Coordinator.h"
+#include "runtime/session/CommandChannel.h"
 #include "tests/fuzz/Fuzz.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "tools/cleave/run/RunInputs.h"
@@ -41,13 +41,13 @@ namespace {
 class CaseTransport final : public Transport {
 public:
   explicit CaseTransport(StringRef rest = {}) : rest(rest) {}
-  std::unique_ptr<Message> send(uint32_t, Tag, const void *data, size_t bytes) override {
+  std::unique_ptr<PendingMessage> send(uint32_t, Tag, const void *data, size_t bytes) override {
     char length[kLengthBytes];
     llvm::support::endian::write16le(length, uint16_t(bytes));
     sent.append(length, kLengthBytes).append(static_cast<const char *>(data), bytes);
     return std::make_unique<Done>();
   }
-  std::unique_ptr<Message> receive(uint32_t, Tag, void *data, size_t bytes) override {
+  std::unique_ptr<PendingMessage> receive(uint32_t, Tag, void *data, size_t bytes) override {
     if (rest.size() < kLengthBytes)
       throw TransportClosed();
     const size_t length = llvm::support::endian::read16le(rest.data());
@@ -60,7 +60,7 @@ public:
   std::string sent;
 
 private:
-  class Done final : public Message {
+  class Done final : public PendingMessage {
     void wait() override {}
   };
   StringRef rest;
@@ -81,25 +81,25 @@ static std::string sentAs(Target target, std::vector<IValue> values) {
   return std::string(1, char(target)) + transport.sent;
 }
 
-static at::Tensor call(Communicator &group, GroupOperation operation) {
+static at::Tensor call(Communicator &group, CollectiveOp operation) {
   const at::Tensor tensor = at::ones({kRanks, 2});
   switch (operation) {
-  case GroupOperation::AllReduce:
+  case CollectiveOp::AllReduce:
     return group.allReduce(tensor);
-  case GroupOperation::AllGather:
+  case CollectiveOp::AllGather:
     return group.allGather(tensor, 0, {0, 0, 1, 1, 1, 2, 2, 0, 3});
-  case GroupOperation::ReduceScatter:
+  case CollectiveOp::ReduceScatter:
     return group.reduceScatter(tensor, 0, {0, 1});
-  case GroupOperation::AllToAll:
+  case CollectiveOp::AllToAll:
     return group.allToAll(tensor, 1, {0, 0, 2, 1, 0, 2, 2, 0, 2}, 0, {0, 1});
-  case GroupOperation::Broadcast:
+  case CollectiveOp::Broadcast:
     return group.broadcast(tensor, 1);
   }
   return {};
 }
 
 /// Arguments of a rank in the first round, once for each of the other ranks.
-static std::string groupSeed(GroupOperation operation) {
+static std::string groupSeed(CollectiveOp operation) {
   CaseTransport transport;
   PeerGroup group(transport, 0, kRanks, 0);
   try {
@@ -121,8 +121,8 @@ std::vector<std::string> seeds() {
       sentAs(Values, {c10::List<int64_t>({1, 2}), c10::Device("cpu"), true, IValue()}),
       sentAs(Commands, {int64_t(0), int64_t(0), at::ones({4, 8})}),
       sentAs(Commands, {int64_t(0), int64_t(0), sizes})};
-  for (int operation = 0; operation <= int(GroupOperation::Broadcast); ++operation)
-    all.push_back(groupSeed(GroupOperation(operation)));
+  for (int operation = 0; operation <= int(CollectiveOp::Broadcast); ++operation)
+    all.push_back(groupSeed(CollectiveOp(operation)));
   auto text = [&](Target target, StringRef words) {
     all.push_back(std::string(1, char(target)) + words.str());
   };
@@ -151,7 +151,7 @@ static void receiveValues(StringRef rest, bool areCommands) {
     promise(readCommand(planOf(), values).signature < planOf().signatures.size(), "a signature that is none");
 }
 
-static void callGroup(StringRef rest, GroupOperation operation) {
+static void callGroup(StringRef rest, CollectiveOp operation) {
   CaseTransport transport(rest);
   PeerGroup group(transport, 0, kRanks, 0);
   promise(call(group, operation).numel() <= kRanks * kRanks * 2, "more than ranks have given");
@@ -216,7 +216,7 @@ static void receive(Target target, StringRef rest) {
   case Status:
     return readStatus(rest);
   default:
-    return callGroup(rest, GroupOperation(target - Group));
+    return callGroup(rest, CollectiveOp(target - Group));
   }
 }
 

@@ -25,13 +25,13 @@ RollingReport Rolling::run() {
 }
 
 void Rolling::rollFrom(TensorRef tensor, const std::string &name) {
-  auto type = propagation.typeOf(tensor);
+  auto type = analyzed.typeOf(tensor);
   for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
-    if (propagation.sizeOf(tensor, dim) < 2 || seen.contains({tensor.value, dim}))
+    if (analyzed.sizeOf(tensor, dim) < 2 || seen.contains({tensor.value, dim}))
       continue;
-    ShardingGroup split = propagation.propagate(tensor, dim);
-    for (auto &[other, assignment] : split.tensors)
-      seen.insert({other.value, assignment.dim});
+    ShardingGroup split = analyzed.propagate(tensor, dim);
+    for (auto &[other, labelled] : split.tensors)
+      seen.insert({other.value, labelled.dim});
     roll(split, llvm::formatv("{0} dim {1}", name, dim));
   }
 }
@@ -39,37 +39,37 @@ void Rolling::rollFrom(TensorRef tensor, const std::string &name) {
 void Rolling::roll(const ShardingGroup &split, const std::string &what) {
   if (split.count < 2)
     return;
-  ++report.classes;
+  ++report.groups;
   // What several labels share would have to take the place of two others.
   if (!split.shared.empty()) {
-    ++report.kept["class: labels share positions"];
+    ++report.kept["group: labels share positions"];
     return;
   }
-  found = &split, name = what;
+  group = &split, name = what;
   bool isRolled = false;
   for (int32_t step : {1, std::max(split.count / 2, 2)}) {
     if (!findOrder(step))
       continue;
     isRolled = true;
-    for (const SplittableCall &call : propagation.getCalls())
+    for (const AnalyzedCall &call : analyzed.getCalls())
       check(call);
   }
   report.rolled += isRolled;
   if (!isRolled)
-    ++report.kept["class: no two labels have as many positions in each tensor"];
+    ++report.kept["group: no two labels have as many positions in each tensor"];
 }
 
 /// Labels change places with those that have as many positions in each tensor. False where none do.
 bool Rolling::findOrder(int32_t step) {
-  std::vector<std::vector<uint32_t>> counts(found->count, std::vector<uint32_t>(found->tensors.size()));
-  for (auto [index, entry] : llvm::enumerate(found->tensors))
+  std::vector<std::vector<uint32_t>> counts(group->count, std::vector<uint32_t>(group->tensors.size()));
+  for (auto [index, entry] : llvm::enumerate(group->tensors))
     for (int32_t label : entry.second.labels)
-      if (label != ShardAssignment::kWhole)
+      if (label != LabelledDim::kReplicated)
         ++counts[label][index];
   std::map<std::vector<uint32_t>, Labels> alike;
-  for (int32_t label = 0; label < found->count; ++label)
+  for (int32_t label = 0; label < group->count; ++label)
     alike[counts[label]].push_back(label);
-  order.resize(found->count);
+  order.resize(group->count);
   bool isRolled = false;
   for (auto &[count, labels] : alike)
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -85,7 +85,7 @@ bool Rolling::findOrder(int32_t step) {
 std::optional<at::Tensor> Rolling::indexOf(const Labels &labels) const {
   std::vector<std::vector<int64_t>> positions(order.size());
   for (auto [position, label] : llvm::enumerate(labels))
-    if (label != ShardAssignment::kWhole)
+    if (label != LabelledDim::kReplicated)
       positions[label].push_back(position);
   std::vector<int64_t> from(labels.size());
   for (size_t position = 0; position < labels.size(); ++position)
@@ -107,43 +107,43 @@ at::Tensor Rolling::rollBy(const at::Tensor &tensor, unsigned dim, const Labels 
   return tensor.index_select(dim, *index);
 }
 
-const ShardAssignment *Rolling::assignmentOf(TensorRef tensor) const {
-  auto entry = found->tensors.find(tensor);
-  return tensor.value && entry != found->tensors.end() ? &entry->second : nullptr;
+const LabelledDim *Rolling::labelledDimOf(TensorRef tensor) const {
+  auto entry = group->tensors.find(tensor);
+  return tensor.value && entry != group->tensors.end() ? &entry->second : nullptr;
 }
 
 //===- What a call does with the sharding group ---------------------------===//
 
-bool Rolling::isAlong(const SplittableCall &call, TensorRef tensor) const {
-  const ShardAssignment *own = assignmentOf(tensor);
+bool Rolling::isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const {
+  const LabelledDim *own = labelledDimOf(tensor);
   return own && call.indexMap && own->dim == call.indexMap->dim;
 }
 
 /// The split operands that the call does not need whole.
-std::vector<unsigned> Rolling::rolledOperands(const SplittableCall &call) const {
+std::vector<unsigned> Rolling::rolledOperands(const AnalyzedCall &call) const {
   std::vector<unsigned> rolled;
   for (auto [index, tensor] : llvm::enumerate(call.operands))
-    if (assignmentOf(tensor) && !llvm::is_contained(found->gathers, call.uses[index]))
+    if (labelledDimOf(tensor) && !llvm::is_contained(group->gathers, call.uses[index]))
       rolled.push_back(index);
   return rolled;
 }
 
 /// The labels of a dimension with these factors.
-Rolling::Labels Rolling::spread(const SplittableCall &call, const Way &way, ArrayRef<unsigned> dim) const {
-  const FactorSteps steps = *stepsOf(*call.rule, dim, *way.factor);
+Rolling::Labels Rolling::spread(const AnalyzedCall &call, const Way &way, ArrayRef<unsigned> dim) const {
+  const FactorMapping mapping = *mappingOf(*call.rule, dim, *way.factor);
   int64_t size = 1;
   for (unsigned part : dim)
     size *= call.rule->factors[part].size;
   Labels labels(size);
   for (int64_t position = 0; position < size; ++position)
-    labels[position] = way.labels[steps.firstOf(position)];
+    labels[position] = way.labels[mapping.firstOf(position)];
   return labels;
 }
 
 /// The factors by which all rolled operands may have their labels, whatever the propagation thought; several
 /// where their positions have one label.
-std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<unsigned> rolled) const {
-  auto isOwn = [&](TensorRef tensor) { return isAlong(call, tensor); };
+std::vector<Rolling::Way> Rolling::waysOf(const AnalyzedCall &call, ArrayRef<unsigned> rolled) const {
+  auto isOwn = [&](TensorRef tensor) { return isIndexMapped(call, tensor); };
   if (llvm::any_of(call.operands, isOwn) || llvm::any_of(call.results, isOwn))
     return {Way{}};
   std::vector<Way> ways;
@@ -151,15 +151,15 @@ std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<u
     std::optional<Way> way;
     bool fits = call.rule->factors[factor].size > 1;
     for (unsigned operand : rolled) {
-      const ShardAssignment &own = *assignmentOf(call.operands[operand]);
-      const DimensionRule::Dim &dim = call.rule->operands[operand][own.dim];
+      const LabelledDim &own = *labelledDimOf(call.operands[operand]);
+      const OpShardingRule::Dim &dim = call.rule->operands[operand][own.dim];
       fits = fits && llvm::is_contained(dim, factor);
       if (!fits)
         break;
       if (!way) {
         way = Way{factor, Labels(call.rule->factors[factor].size)};
         for (size_t i = 0; i < way->labels.size(); ++i)
-          way->labels[i] = own.labels[i * stepsOf(*call.rule, dim, factor)->stride];
+          way->labels[i] = own.labels[i * mappingOf(*call.rule, dim, factor)->stride];
       }
       fits = own.labels == spread(call, *way, dim);
     }
@@ -169,11 +169,11 @@ std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<u
   return ways;
 }
 
-at::Tensor Rolling::rollOperand(const SplittableCall &call, const Way &way, unsigned operand) const {
+at::Tensor Rolling::rollOperand(const AnalyzedCall &call, const Way &way, unsigned operand) const {
   at::Tensor value = values.valueOf(call.uses[operand]->get()).toTensor();
   if (!way.factor)
-    return isAlong(call, call.operands[operand])
-               ? rollBy(value, call.indexMap->dim, assignmentOf(call.operands[operand])->labels)
+    return isIndexMapped(call, call.operands[operand])
+               ? rollBy(value, call.indexMap->dim, labelledDimOf(call.operands[operand])->labels)
                : value;
   bool hasFactor = false;
   for (auto [dim, factors] : llvm::enumerate(call.rule->operands[operand]))
@@ -189,7 +189,7 @@ at::Tensor Rolling::rollOperand(const SplittableCall &call, const Way &way, unsi
 }
 
 /// What the labels of a result's dimension should be; nothing where the sharding group does not reach it.
-std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &call, const Way &way,
+std::optional<Rolling::Labels> Rolling::labelsOfResult(const AnalyzedCall &call, const Way &way,
                                                        unsigned result, unsigned dim) const {
   if (way.factor) {
     auto &all = call.rule->results;
@@ -202,23 +202,23 @@ std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &cal
   }
   if (dim != call.indexMap->dim)
     return std::nullopt;
-  const ShardAssignment *own =
-      isAlong(call, call.results[result]) ? assignmentOf(call.results[result]) : nullptr;
+  const LabelledDim *own =
+      isIndexMapped(call, call.results[result]) ? labelledDimOf(call.results[result]) : nullptr;
   Labels labels;
   bool isReached = false;
   for (auto [position, source] : llvm::enumerate(call.indexMap->results[result])) {
     TensorRef tensor = call.operands[source.operand];
-    isReached |=
-        isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+    isReached |= isIndexMapped(call, tensor) &&
+                 labelledDimOf(tensor)->labels[source.position] != LabelledDim::kReplicated;
     // What every rank has can be given any label.
-    labels.push_back(isAlong(call, tensor) ? assignmentOf(tensor)->labels[source.position]
-                     : own                 ? own->labels[position]
-                                           : ShardAssignment::kWhole);
+    labels.push_back(isIndexMapped(call, tensor) ? labelledDimOf(tensor)->labels[source.position]
+                     : own                       ? own->labels[position]
+                                                 : LabelledDim::kReplicated);
   }
   return isReached ? std::optional(labels) : std::nullopt;
 }
 
-at::Tensor Rolling::rollResult(const SplittableCall &call, const Way &way, unsigned result,
+at::Tensor Rolling::rollResult(const AnalyzedCall &call, const Way &way, unsigned result,
                                const at::Tensor &value, const Given &given) const {
   if (way.factor) {
     at::Tensor rolled = value;
@@ -247,23 +247,23 @@ at::Tensor Rolling::rollResult(const SplittableCall &call, const Way &way, unsig
 
 //===- Calls --------------------------------------------------------------===//
 
-void Rolling::fail(const SplittableCall &call, const std::string &what) {
+void Rolling::fail(const AnalyzedCall &call, const std::string &what) {
   OperatorOp op = call.op;
-  report.failures.push_back(llvm::formatv("class of {0}, {1} parts: {2} at {3}: {4}", name, found->count,
-                                          op.getName(), modulePath(op), what));
+  report.failures.push_back(llvm::formatv("sharding group of {0}, {1} parts: {2} at {3}: {4}", name,
+                                          group->count, op.getName(), modulePath(op), what));
 }
 
 /// Whether a result has the labels that it should, or is said to be made anew, and a sum is said to be one.
-std::string Rolling::wrongIn(const SplittableCall &call, const Way &way) const {
+std::string Rolling::wrongIn(const AnalyzedCall &call, const Way &way) const {
   const bool isSum = way.factor && call.rule->factors[*way.factor].kind != FactorKind::PassThrough;
   OperatorOp op = call.op;
-  if (isSum != llvm::is_contained(found->sums, op->getResult(0)))
+  if (isSum != llvm::is_contained(group->partialSums, op->getResult(0)))
     return isSum ? "a sum is not owed" : "a sum is owed that is none";
   for (auto [index, tensor] : llvm::enumerate(call.results)) {
-    auto type = propagation.typeOf(tensor);
-    if (!type || llvm::is_contained(found->reshards, cast<OpResult>(tensor.value)))
+    auto type = analyzed.typeOf(tensor);
+    if (!type || llvm::is_contained(group->reshards, cast<OpResult>(tensor.value)))
       continue;
-    const ShardAssignment *own = assignmentOf(tensor);
+    const LabelledDim *own = labelledDimOf(tensor);
     for (unsigned dim = 0; dim < type.getRank(); ++dim)
       if (auto labels = labelsOfResult(call, way, index, dim); labels && (!own || own->dim != dim))
         return llvm::formatv("dimension {0} of result {1} is split and has no labels", dim, index);
@@ -273,13 +273,13 @@ std::string Rolling::wrongIn(const SplittableCall &call, const Way &way) const {
   return "";
 }
 
-void Rolling::check(const SplittableCall &call) {
+void Rolling::check(const AnalyzedCall &call) {
   std::vector<unsigned> rolled = rolledOperands(call);
   if (rolled.empty())
     return;
   const std::vector<Way> ways = waysOf(call, rolled);
-  if (ways.empty() && call.rule && call.rule->shared) {
-    // IndexSets of groups: what the group shares would have to be there for each part.
+  if (ways.empty() && call.rule && call.rule->groupedHeads) {
+    // Parts of groups: the key/value head that a group shares would have to be there for each part.
     ++report.kept["call: parts of groups"];
     return;
   }
@@ -303,7 +303,7 @@ void Rolling::check(const SplittableCall &call) {
   }
 }
 
-void Rolling::run(const SplittableCall &call, const Way &way) {
+void Rolling::run(const AnalyzedCall &call, const Way &way) {
   OperatorOp op = call.op;
   Given given;
   for (unsigned operand = 0; operand < call.operands.size(); ++operand)
@@ -346,7 +346,7 @@ static double differenceOf(at::Tensor left, at::Tensor right) {
   return difference / std::max(size, 1e-6);
 }
 
-void Rolling::compare(const SplittableCall &call, const Way &way, const Given &given,
+void Rolling::compare(const AnalyzedCall &call, const Way &way, const Given &given,
                       ArrayRef<c10::IValue> results) {
   for (auto [index, tensor] : llvm::enumerate(call.results)) {
     auto result = cast<OpResult>(tensor.value);

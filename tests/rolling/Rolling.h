@@ -18,9 +18,9 @@
 namespace cleave {
 
 struct RollingReport {
-  /// Classes of two labels or more, those of them that were rolled, and calls that were run on rolled
+  /// Sharding groups of two labels or more, those of them that were rolled, and calls that were run on rolled
   /// operands.
-  size_t classes = 0, rolled = 0, calls = 0;
+  size_t groups = 0, rolled = 0, calls = 0;
   /// Calls by operator.
   std::map<std::string, size_t> operators;
   /// Why sharding groups were not rolled, or calls not run, and how often.
@@ -32,14 +32,14 @@ class Rolling {
 public:
   /// \param values  a run of the function.
   Rolling(mlir::func::FuncOp function, const Interpreter &values)
-      : function(function), propagation(function), values(values) {}
+      : function(function), analyzed(function), values(values) {}
 
   /// Rolls the sharding group of every dimension of every weight and input, by one and by half.
   RollingReport run();
   /// Rolls one sharding group. \param name  what failures call it.
-  void roll(const ShardingGroup &found, const std::string &name);
+  void roll(const ShardingGroup &group, const std::string &name);
 
-  const ShardingPropagation &getPropagation() const { return propagation; }
+  const AnalyzedFunction &getAnalyzedFunction() const { return analyzed; }
   const RollingReport &getReport() const { return report; }
 
 private:
@@ -56,31 +56,31 @@ private:
   void rollFrom(TensorRef tensor, const std::string &name);
   bool findOrder(int32_t step);
   std::optional<at::Tensor> indexOf(const Labels &labels) const;
-  const ShardAssignment *assignmentOf(TensorRef tensor) const;
-  bool isAlong(const SplittableCall &call, TensorRef tensor) const;
-  std::vector<unsigned> rolledOperands(const SplittableCall &call) const;
-  std::vector<Way> waysOf(const SplittableCall &call, llvm::ArrayRef<unsigned> rolled) const;
-  Labels spread(const SplittableCall &call, const Way &way, llvm::ArrayRef<unsigned> dim) const;
-  at::Tensor rollOperand(const SplittableCall &call, const Way &way, unsigned operand) const;
-  std::optional<Labels> labelsOfResult(const SplittableCall &call, const Way &way, unsigned result,
+  const LabelledDim *labelledDimOf(TensorRef tensor) const;
+  bool isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const;
+  std::vector<unsigned> rolledOperands(const AnalyzedCall &call) const;
+  std::vector<Way> waysOf(const AnalyzedCall &call, llvm::ArrayRef<unsigned> rolled) const;
+  Labels spread(const AnalyzedCall &call, const Way &way, llvm::ArrayRef<unsigned> dim) const;
+  at::Tensor rollOperand(const AnalyzedCall &call, const Way &way, unsigned operand) const;
+  std::optional<Labels> labelsOfResult(const AnalyzedCall &call, const Way &way, unsigned result,
                                        unsigned dim) const;
-  at::Tensor rollResult(const SplittableCall &call, const Way &way, unsigned result, const at::Tensor &value,
+  at::Tensor rollResult(const AnalyzedCall &call, const Way &way, unsigned result, const at::Tensor &value,
                         const Given &given) const;
   at::Tensor rollBy(const at::Tensor &tensor, unsigned dim, const Labels &labels) const;
-  std::string wrongIn(const SplittableCall &call, const Way &way) const;
-  void check(const SplittableCall &call);
-  void run(const SplittableCall &call, const Way &way);
-  void compare(const SplittableCall &call, const Way &way, const Given &given,
+  std::string wrongIn(const AnalyzedCall &call, const Way &way) const;
+  void check(const AnalyzedCall &call);
+  void run(const AnalyzedCall &call, const Way &way);
+  void compare(const AnalyzedCall &call, const Way &way, const Given &given,
                llvm::ArrayRef<c10::IValue> results);
-  void fail(const SplittableCall &call, const std::string &what);
+  void fail(const AnalyzedCall &call, const std::string &what);
 
   mlir::func::FuncOp function;
-  const ShardingPropagation propagation;
+  const AnalyzedFunction analyzed;
   const Interpreter &values;
   RollingReport report;
   llvm::DenseSet<std::pair<mlir::Value, unsigned>> seen;
   /// The sharding group that is being rolled, what it is called, and which label's data each label takes.
-  const ShardingGroup *found = nullptr;
+  const ShardingGroup *group = nullptr;
   std::string name;
   Labels order;
 };

@@ -4,7 +4,7 @@
 #include "runtime/base/TensorFile.h"
 #include "tests/rolling/Rolling.h"
 #include "tools/driver/base/ModelSource.h"
-#include "tools/driver/base/Pipeline.h"
+#include "tools/driver/base/PassPipeline.h"
 #include "llvm/Support/JSON.h"
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -22,7 +22,7 @@ template <typename T> static T orThrow(llvm::Expected<T> value) {
 /// The passes of a compilation before those that split.
 static void runPasses(ModuleOp module, const CompileOptions &options) {
   for (const std::string &passes : shardingSteps(options, {}))
-    if (auto error = runPipeline(module, passes, {}, [](StringRef) {}))
+    if (auto error = runPassPipeline(module, passes, {}, [](StringRef) {}))
       throw std::runtime_error(take(std::move(error)));
 }
 
@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
   options.microbatches = 1;
   try {
     RollingReport report = roll(options);
-    llvm::outs() << llvm::json::Value(llvm::json::Object{{"classes", report.classes},
+    llvm::outs() << llvm::json::Value(llvm::json::Object{{"groups", report.groups},
                                                          {"rolled", report.rolled},
                                                          {"calls", report.calls},
                                                          {"operators", counts(report.operators)},

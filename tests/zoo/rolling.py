@@ -1,6 +1,6 @@
-"""Rolls every class of every architecture that `make zoo` has traced: the oracle of tests/rolling/Rolling.h.
+"""Rolls every sharding group of every architecture that `make zoo` has traced: the oracle of tests/rolling/Rolling.h.
 
-A class is what is split together. `rollModel` lets its parts change places in all tensors, and holds each operator to giving what it
+`rollModel` lets the parts of a group change places in all tensors, and holds each operator to giving what it
 gave, in the new order. What came of it is kept as one JSON line a model, and printed.
 """
 
@@ -35,13 +35,13 @@ def rolled(program, path):
 def summary(entries):
     """Lines for people: sums, what was kept and why, operators, and every failure."""
     tried = [entry for entry in entries if not entry["reason"]]
-    total = {key: sum(entry[key] for entry in tried) for key in ("classes", "rolled", "calls")}
+    total = {key: sum(entry[key] for entry in tried) for key in ("groups", "rolled", "calls")}
     kept, operators = collections.Counter(), collections.Counter()
     for entry in tried:
         kept.update(entry["kept"])
         operators.update(entry["operators"])
     wrong = [entry for entry in tried if entry["failures"]]
-    lines = [f"{len(tried)} of {len(entries)} models, {len(wrong)} with failures: {total['rolled']} of {total['classes']} classes "
+    lines = [f"{len(tried)} of {len(entries)} models, {len(wrong)} with failures: {total['rolled']} of {total['groups']} groups "
              f"rolled, {total['calls']} calls of {len(operators)} operators",
              *(f"kept, {count}: {why}" for why, count in kept.most_common()),
              *(f"not tried: {entry['name']}: {entry['reason']}" for entry in entries if entry["reason"])]
@@ -51,7 +51,7 @@ def summary(entries):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description="Rolls every class of every traced architecture.")
+    parser = argparse.ArgumentParser(description="Rolls every sharding group of every traced architecture.")
     parser.add_argument("--bin", type=pathlib.Path, default=zoo.SOURCE / "build/bin", help="where the executables are")
     parser.add_argument("--work", type=pathlib.Path, default=zoo.SOURCE / "build/zoo", help="where `make zoo` keeps traces")
     parser.add_argument("--results", type=pathlib.Path, help="a file for a line a model (WORK/rolling.jsonl)")

@@ -14,7 +14,7 @@ namespace cleave {
 
 /// The chosen subcommand, run after the whole command line has been parsed. An error becomes `error: …` on
 /// stderr and exit status 1, or 2 for a UsageError.
-struct Action {
+struct Subcommand {
   std::function<llvm::Error()> run;
   /// The child process to run in, since the command executes what is in a file; nothing: runs in this
   /// process.
@@ -24,9 +24,9 @@ struct Action {
 };
 
 /// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`. The option takes one list or
-/// several, and also `cuda` alone where `isPlaced`.
+/// several, and also `cuda` alone where `acceptsBareCuda`.
 CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
-                            const std::string &description, bool isPlaced);
+                            const std::string &description, bool acceptsBareCuda);
 
 /// Adds --library, which fills `paths`. Only regular files are accepted: opening a pipe would block.
 void addLibraries(CLI::App *command, std::vector<std::string> &paths);
@@ -44,13 +44,13 @@ CLI::Validator fileName();
 CLI::Option *repeatable(CLI::Option *option);
 
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.
-void addCompileCommand(CLI::App &app, Action &chosen);
-void addRunCommand(CLI::App &app, Action &chosen);
-void addVerifyCommand(CLI::App &app, Action &chosen);
-void addInspectCommand(CLI::App &app, Action &chosen);
-void addCutCommand(CLI::App &app, Action &chosen);
-void addSimulateCommand(CLI::App &app, Action &chosen);
-void addProfileCommand(CLI::App &app, Action &chosen);
+void addCompileCommand(CLI::App &app, Subcommand &chosen);
+void addRunCommand(CLI::App &app, Subcommand &chosen);
+void addVerifyCommand(CLI::App &app, Subcommand &chosen);
+void addInspectCommand(CLI::App &app, Subcommand &chosen);
+void addCutCommand(CLI::App &app, Subcommand &chosen);
+void addSimulateCommand(CLI::App &app, Subcommand &chosen);
+void addProfileCommand(CLI::App &app, Subcommand &chosen);
 
 } // namespace cleave
 

@@ -4,25 +4,30 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/process/Supervised.h"
-#include "tools/cleave/text/Alternatives.h"
+#include "tools/cleave/text/Candidates.h"
 #include <memory>
 
 namespace cleave {
 
 static llvm::json::Object toJson(const CompileOptions &options, const CompileReport &report) {
-  llvm::json::Object result{{"plan", options.output},
-                            {"stages", report.stages},
-                            {"microbatches", report.microbatches},
-                            {"data_ranks", report.dataRanks},
-                            {"tensor_ranks", report.tensorRanks},
-                            {"weight_bytes", int64_t(report.weightBytes)},
-                            {"balance", report.balance},
-                            {"read_seconds", report.readSeconds},
-                            {"pass_seconds", report.passSeconds},
-                            {"write_seconds", report.writeSeconds},
-                            {"verify_seconds", report.verifySeconds},
-                            {"alternatives", toJson(report.plan->alternatives)},
-                            {"notes", llvm::json::Array(report.notes)}};
+  llvm::json::Object result{
+      {"plan", options.output},
+      {"stages", report.stages},
+      {"microbatches", report.microbatches},
+      {"mesh", llvm::json::Object{{"pp", report.plan->mesh->pp}, {"dp", report.dp}, {"tp", report.tp}}},
+      // Their names in 0.1, until 0.3.
+      {"data_ranks", report.dp},
+      {"tensor_ranks", report.tp},
+      {"weight_bytes", int64_t(report.weightBytes)},
+      {"balance", report.balance},
+      {"read_seconds", report.readSeconds},
+      {"pass_seconds", report.passSeconds},
+      {"write_seconds", report.writeSeconds},
+      {"verify_seconds", report.verifySeconds},
+      {"candidates", toJson(report.plan->candidates)},
+      // Their name in 0.1, until 0.3.
+      {"alternatives", toJson(report.plan->candidates)},
+      {"notes", llvm::json::Array(report.notes)}};
   if (options.verify) {
     result["max_abs_error"] = report.maxAbsError;
     result["error"] = report.error;
@@ -33,14 +38,14 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
 }
 
 static void printText(llvm::raw_ostream &out, const CompileOptions &options, const CompileReport &report) {
-  const bool isSplit = report.tensorRanks > 1;
+  const bool isSplit = report.tp > 1;
   out << llvm::formatv("{0}: {1} stage{2}", plan::printable(options.output), report.stages,
                        report.stages == 1 ? "" : "s");
-  if (report.dataRanks > 1)
-    out << " on " << report.dataRanks << " data-parallel ranks"
-        << (isSplit ? llvm::formatv(" of {0} tensor-parallel ranks", report.tensorRanks).str() : "");
+  if (report.dp > 1)
+    out << " on " << report.dp << " data-parallel ranks"
+        << (isSplit ? llvm::formatv(" of {0} tensor-parallel ranks", report.tp).str() : "");
   else if (isSplit)
-    out << " on " << report.tensorRanks << " tensor-parallel ranks";
+    out << " on " << report.tp << " tensor-parallel ranks";
   out << ", ";
   if (report.microbatches > 1)
     out << report.microbatches << " micro-batches, ";
@@ -58,7 +63,7 @@ static void printText(llvm::raw_ostream &out, const CompileOptions &options, con
   if (options.verify)
     out << llvm::formatv(", verified {0:f1} s", report.verifySeconds);
   out << "\n";
-  printAlternatives(out, report.plan->alternatives);
+  printCandidates(out, report.plan->candidates);
 }
 
 static void addFileOptions(CLI::App *command, CompileOptions &options) {
@@ -74,7 +79,7 @@ static void addFileOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("FOLDER");
 }
 
-void addCompileCommand(CLI::App &app, Action &chosen) {
+void addCompileCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<CompileOptions>();
   auto how = std::make_shared<SupervisedOptions>();
   CLI::App *command =

@@ -120,8 +120,8 @@ static Error cut(const CutOptions &options, StopSource &stop) {
   const auto begin = std::chrono::steady_clock::now();
   const CancellationScope ending([&] {
     // From now on a stop request is accepted: there is a placement to return.
-    stop.listen();
-    return stop.isAsked();
+    stop.open();
+    return stop.isStopRequested();
   });
   llvm::Expected<Placement> placement = place(*problem);
   if (!placement)
@@ -139,7 +139,7 @@ static Error cut(const CutOptions &options, StopSource &stop) {
   return finishOutput();
 }
 
-void addCutCommand(CLI::App &app, Action &chosen) {
+void addCutCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<CutOptions>();
   CLI::App *command = app.add_subcommand("cut", "Place a weighted graph on devices, exactly");
   command->add_option("graph", options->graph, "The graph, as JSON (docs/placement.md has the format)")

@@ -16,16 +16,16 @@ struct InspectOptions {
   std::string plan;
   /// Empty: text.
   std::string format;
-  bool json = false, dimensions = false;
+  bool json = false, shardingGroups = false;
 };
 } // namespace
 
 static Error inspect(const InspectOptions &options) {
   if (options.json && !options.format.empty() && options.format != "json")
     return wrongUsage("--format " + options.format + ": found --json as well, expected one of them");
-  if (options.dimensions && (options.json || !options.format.empty()))
-    return wrongUsage("--dims: found " + (options.json ? "--json" : "--format " + options.format) +
-                      " as well, expected one of them; \"dimensions\" in --json says the same");
+  if (options.shardingGroups && (options.json || !options.format.empty()))
+    return wrongUsage("--sharding-groups: found " + (options.json ? "--json" : "--format " + options.format) +
+                      " as well, expected one of them; \"sharding_groups\" in --json says the same");
   llvm::Expected<plan::LoadedPlan> loaded = plan::readPlan(options.plan);
   if (!loaded)
     return loaded.takeError();
@@ -37,14 +37,14 @@ static Error inspect(const InspectOptions &options) {
     printHtml(out, *loaded, name, forecastOf(*loaded->plan, name));
   else if (options.format == "dot")
     printDot(out, *loaded);
-  else if (options.dimensions)
-    printDimensions(out, *loaded->plan);
+  else if (options.shardingGroups)
+    printShardingGroups(out, *loaded->plan);
   else
     printText(out, *loaded, name);
   return finishOutput();
 }
 
-void addInspectCommand(CLI::App &app, Action &chosen) {
+void addInspectCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App *command =
       app.add_subcommand("inspect", "Show what is in a plan: stages, weights, inputs and outputs");
@@ -58,7 +58,7 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::IsMember({"text", "json", "html", "dot"}).description(""))
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
-  command->add_flag("--dims", options->dimensions,
+  command->add_flag("--sharding-groups,--dims", options->shardingGroups,
                     "The dimensions that are split over tensor-parallel ranks, as text");
   command->footer(
       "examples:\n  cleave inspect gpt2.plan\n  cleave inspect gpt2.plan --format html > gpt2.html");

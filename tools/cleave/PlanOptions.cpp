@@ -54,10 +54,12 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command
       ->add_option(
           "--mesh", options.mesh,
-          "How to use them: pp=2,dp=2,tp=2 (stages, batch, layers), or auto (Ctrl-C: the best so far)")
+          "Ranks: pp=2,dp=2,tp=2 (pipeline, data-, tensor-parallel) or auto (Ctrl-C: the best so far)")
       ->check(notEmpty("axes, as pp=2,tp=2, or auto"))
       ->type_name("AXES");
-  command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
+  command
+      ->add_option("--machine", options.machine,
+                   "The machine (speeds of devices, links): a preset, as cpu:4, or a file of cleave profile")
       ->check(notEmpty("a preset, as cpu:4, or a file"))
       ->type_name("MACHINE");
   repeatable(command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage"))
@@ -70,7 +72,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("FILE");
   command
       ->add_option("--microbatches", options.microbatches,
-                   "Parts of the batch that follow one another, or auto (1; auto with --mesh auto)")
+                   "Number of micro-batches, or auto (1; auto with --mesh auto)")
       ->transform(microbatchesOption())
       ->type_name("N|auto");
   command
@@ -84,7 +86,7 @@ static void addModelOptions(CLI::App *command, CompileOptions &options) {
   repeatable(command->add_option("--capture-points", options.capturePoints,
                                  "Module paths to keep capturable, with * and ?"))
       ->type_name("PATTERN");
-  command->add_flag("!--no-idioms", options.rewritesIdioms,
+  command->add_flag("!--no-idioms", options.rewriteIdioms,
                     "Keep sequences of operators that one operator could do");
   command
       ->add_option("--dtype", options.dtype,
@@ -116,10 +118,11 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
     for (auto [part, size] : llvm::zip(parts, sizes))
       part.getAsInteger(10, size);
   };
-  const std::string what = "Memory that each device may use, not the machine's";
+  const std::string what = "Memory limit of each device, not the machine's";
   command
       ->add_option_function<std::string>(
-          "--device-memory", fill, what + (takesSeveral ? "; of several, 80GB,40GB, a plan each" : ": 80GB"))
+          "--device-memory", fill,
+          what + (takesSeveral ? "; a list, 80GB,40GB, plans once for each" : ": 80GB"))
       ->transform(
           CLI::Validator([takesSeveral](std::string &text) { return readSizes(text, takesSeveral); }, ""))
       ->type_name(takesSeveral ? "SIZE[,SIZE...]" : "SIZE");

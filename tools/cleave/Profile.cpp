@@ -43,7 +43,7 @@ static std::vector<double> picked(const std::vector<double> &sizes) {
 }
 
 /// Adds rates by rows, each at the middle columns and depth.
-static void addProducts(TextTable &text, const std::string &what, const RateTable &table) {
+static void addGemmRates(TextTable &text, const std::string &what, const RateTable &table) {
   auto middle = [&](size_t axis) { return table.axisSizes()[axis][table.axisSizes()[axis].size() / 2]; };
   for (double rows : picked(table.axisSizes()[1]))
     text.add({what,
@@ -61,18 +61,18 @@ static void printText(llvm::raw_ostream &out, const Machine &machine) {
   const DeviceSpec &device = machine.devices.front();
   TextTable text({Align::Left, Align::Right, Align::Right});
   text.add({"measured", "of", "rate"});
-  for (auto &[key, table] : device.rates->products)
-    addProducts(text, (kGemmKinds[size_t(key.first)] + " " + key.second).str(), table);
-  addBytes(text, "memory", device.rates->memory);
+  for (auto &[key, table] : device.rates->gemms)
+    addGemmRates(text, (kGemmKinds[size_t(key.first)] + " " + key.second).str(), table);
+  addBytes(text, "memory", device.rates->otherOperators);
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
-    if (auto &measured = machine.collectives.of(CollectiveKind(index)))
+    if (auto &measured = machine.collectives.measurementOf(CollectiveKind(index)))
       addBytes(text, kind, measured->bytesPerSecond);
   text.print(out);
-  out << formatv("{0} device{1}: {2} us a call, {3} us a hand-over\n", machine.devices.size(),
-                 machine.devices.size() == 1 ? "" : "s", number(device.operatorSeconds * 1e6),
-                 number(machine.link.latencySeconds * 1e6));
+  out << formatv("{0} device{1}: {2} us per operator call, {3} us per transfer between devices\n",
+                 machine.devices.size(), machine.devices.size() == 1 ? "" : "s",
+                 number(device.dispatchSeconds * 1e6), number(machine.link.latencySeconds * 1e6));
   if (machine.nodes)
-    out << formatv("{0} nodes of {1}: {2} us a hand-over, {3} MB/s between them\n",
+    out << formatv("{0} nodes of {1}: {2} us per transfer between nodes, {3} MB/s\n",
                    machine.devices.size() / machine.nodes->devices, machine.nodes->devices,
                    number(machine.nodes->link.latencySeconds * 1e6),
                    number(machine.nodes->link.bytesPerSecond / 1e6));
@@ -131,14 +131,10 @@ static Error profileWithOthers(ProfileCommand command, const runtime::Launch &la
   if (Error error = checkDevices(command.profile, launch.size))
     return error;
   const std::string task =
-      "profile-" + std::to_string(command.profile.passes) + (command.profile.quick ? "q" : "");
+      "profile-" + std::to_string(command.profile.rounds) + (command.profile.quick ? "q" : "");
   auto open = [&](std::function<void(const std::string &)> failed) {
-    return TimingProcess::join({launch,
-                                task,
-                                std::chrono::seconds(command.timeoutSeconds),
-                                devices[launch.rank],
-                                {effortOf(command.profile)},
-                                std::move(failed)});
+    return TimingProcess::join({launch, task, std::chrono::seconds(command.timeoutSeconds),
+                                devices[launch.rank], secondsPerCallOf(command.profile), std::move(failed)});
   };
   runAsRank<TimingProcess>(launch.rank, open,
                            [&](TimingProcess &process) { return profileAsRank(command, process); });
@@ -156,19 +152,19 @@ static Error run(ProfileCommand command) {
   return profileAndWrite(std::move(command), [](const ProfileOptions &options) { return profile(options); });
 }
 
-void addProfileCommand(CLI::App &app, Action &chosen) {
+void addProfileCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<ProfileCommand>();
   CLI::App *command = app.add_subcommand("profile", "Measure this machine, for compile --machine");
   addDeviceNames(command, options->profile.devices,
-                 "A plan's, on this machine's threads, or one a process: cpu:0,cpu:1 (cpu:0)",
-                 /*isPlaced=*/false);
+                 "Devices of a plan in one process, or one for each process: cpu:0,cpu:1 (cpu:0)",
+                 /*acceptsBareCuda=*/false);
   command->add_option("-o,--output", options->output, "Where to write the machine, a JSON file")
       ->required()
       ->check(fileName())
       ->type_name("FILE");
   command
-      ->add_option("--passes", options->profile.passes,
-                   "How often to measure everything, of which the median counts; more on a shared host (3)")
+      ->add_option("--rounds,--passes", options->profile.rounds,
+                   "How often to measure everything; the median counts; more on a shared host (3)")
       ->transform(wholeNumber(1, 1000))
       ->type_name("N");
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that processes wait for each other")

@@ -1,7 +1,7 @@
 //===- Run.cpp - `cleave run` ---------------------------------------------===//
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/text/JsonText.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/session/Session.h"
@@ -10,12 +10,12 @@
 #include "tools/cleave/RunSandbox.h"
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/run/RankProcess.h"
+#include "tools/cleave/run/RequestStream.h"
 #include "tools/cleave/run/RunFiles.h"
 #include "tools/cleave/run/RunInputs.h"
 #include "tools/cleave/run/RunMeasurement.h"
 #include "tools/cleave/run/RunReport.h"
 #include "tools/cleave/run/RunTrace.h"
-#include "tools/cleave/run/Stream.h"
 #include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
 #include "llvm/ADT/STLExtras.h"
@@ -58,7 +58,8 @@ static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor>
 
 /// Adds the rank to an error, if there are several processes.
 static Error ofProcess(const Session &session, Error error) {
-  return error && session.processes() > 1 ? ofRank(session.process(), std::move(error)) : std::move(error);
+  return error && session.processes() > 1 ? prefixWithRank(session.process(), std::move(error))
+                                          : std::move(error);
 }
 
 /// The outputs as they are written: of one request, or of a stream. Nothing in processes that do not get
@@ -70,7 +71,7 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bo
     return named;
   const plan::Signature &signature = *session.plan().signatures[0];
   if (isStream)
-    if (Error error = joinStream(signature, outputs).moveInto(outputs.front()))
+    if (Error error = joinRequests(signature, outputs).moveInto(outputs.front()))
       return error;
   for (auto [tensor, output] : llvm::zip(outputs.front(), signature.outputs))
     named.push_back({output->name, tensor});
@@ -131,7 +132,7 @@ static Error agreeOnOptions(Session &session, const RunOptions &options) {
     if ((*all)[process] != all->front())
       return llvm::createStringError("rank %zu was given %s, rank 0 %s; give all ranks the same options",
                                      process, (*all)[process].c_str(), all->front().c_str());
-  return session.meet();
+  return session.barrier();
 }
 
 /// With several processes, only then is it known which one writes.
@@ -140,7 +141,7 @@ static Error checkProcesses(Session &session, const RunOptions &options) {
     return error;
   if (session.process() == session.outputProcess())
     if (Error error = checkRunFiles(options.files))
-      return ofRank(session.process(), std::move(error));
+      return prefixWithRank(session.process(), std::move(error));
   return Error::success();
 }
 
@@ -193,7 +194,7 @@ static Error run(RunOptions options) {
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   options.session.loadTimeout = std::chrono::seconds(options.loadTimeoutSeconds);
-  options.session.overdue = endWithError;
+  options.session.onTimeout = endWithError;
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   // Before the sandbox, in which no file can be created.
@@ -204,9 +205,9 @@ static Error run(RunOptions options) {
   if (!sandbox)
     return sandbox.takeError();
   if (options.session.launch) {
-    options.session.met = [&] { return enter(*sandbox, options.session); };
+    options.session.onRendezvous = [&] { return enter(*sandbox, options.session); };
     auto open = [&](std::function<void(const std::string &)> failed) {
-      options.session.failed = std::move(failed);
+      options.session.onFailure = std::move(failed);
       return Session::open(options.files.plan, options.session);
     };
     runAsRank<Session>(options.session.launch->rank, open,
@@ -253,13 +254,13 @@ static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
       ->type_name("N");
   command
       ->add_option("--load-timeout", options.loadTimeoutSeconds,
-                   "Seconds that loading the plan may take, and ranks wait for one that does")
+                   "Most seconds for loading the plan, and for waiting for ranks that still load it")
       ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
 }
 
-void addRunCommand(CLI::App &app, Action &chosen) {
+void addRunCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App *command = app.add_subcommand("run", "Run a plan on inputs from a file");
   command->add_option("plan", options->files.plan, "The plan's folder")
@@ -268,7 +269,8 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->type_name("FOLDER");
   addFilesAndSteps(command, *options);
   addDeviceNames(command, options->session.devices,
-                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each", /*isPlaced=*/true);
+                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each",
+                 /*acceptsBareCuda=*/true);
   addLibraries(command, options->session.libraries);
   addAllowedOperators(command, options->session.allowedOperators);
   command

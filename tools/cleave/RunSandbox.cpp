@@ -25,7 +25,7 @@ Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const RunFiles 
   if (!made.isWanted)
     return made;
   if (session.launch)
-    sandbox::refuseRings();
+    sandbox::blockIoUring();
   made.files = {files.inputs};
   made.folders = {files.plan};
   made.libraries = session.libraries;
@@ -53,10 +53,10 @@ Error RunSandbox::enter() {
   if (found.isWhole())
     return Error::success();
   if (isRequired)
-    return llvm::createStringError("--sandbox on: this system has no whole sandbox (" + found.problem +
+    return llvm::createStringError("--sandbox on: this system has no complete sandbox (" + found.problem +
                                    "); run plans that you trust with --sandbox off");
-  missing = "note: no whole sandbox on this system (" + found.problem +
-            "): operators that a plan may call are all that keeps it from your files\n";
+  missing = "note: no complete sandbox on this system (" + found.problem +
+            "): only the list of allowed operators protects your files from the plan\n";
   return Error::success();
 }
 

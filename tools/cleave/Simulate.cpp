@@ -1,6 +1,6 @@
 //===- Simulate.cpp - `cleave simulate` -----------------------------------===//
-#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/text/Printable.h"
 #include "partitioner/machine/MachineFile.h"
@@ -12,8 +12,8 @@
 #include "tools/cleave/process/Supervised.h"
 #include "tools/cleave/run/RunFiles.h"
 #include "tools/cleave/run/TraceFile.h"
-#include "tools/cleave/text/Alternatives.h"
-#include "tools/cleave/text/Limits.h"
+#include "tools/cleave/text/Candidates.h"
+#include "tools/cleave/text/MemoryLimitReports.h"
 #include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"
@@ -56,7 +56,7 @@ struct SimulateReport {
 
 /// Name of the machine that the plan was compiled for: `cpu:4`, or a file's name.
 static std::string machineOf(const plan::Plan &plan) {
-  StringRef recorded = StringRef(plan.pipeline).split(" machine=").second;
+  StringRef recorded = StringRef(plan.pass_pipeline).split(" machine=").second;
   if (recorded.empty())
     return "cpu:" + std::to_string(plan.mesh->pp * plan.mesh->dp * plan.mesh->tp);
   return recorded.take_until([](char c) { return c == ' ' || c == '}'; }).str();
@@ -74,7 +74,7 @@ static Error checkMachine(const SimulateOptions &options, const plan::Plan &plan
   return llvm::createStringError(
       "--machine " + options.machine + ": " + options.model + " was compiled for " +
       (isNamesake ? "another machine of this name" : found) +
-      ", and knows no other times; give its model instead, with the options of compile");
+      ", and has predictions for that alone; simulate its model instead, with the options of compile");
 }
 
 /// Fails on options that contradict the plan, which is already compiled.
@@ -92,12 +92,12 @@ static Error checkAgreement(const SimulateOptions &options, const plan::Plan &pl
       if (Error error = checkMachine(options, plan))
         return error;
     } else
-      return wrongUsage(name + ": decides what plan a model becomes, and " + options.model +
-                        " is a plan; give its model instead");
+      return wrongUsage(name + ": is an option of compilation, and " + options.model +
+                        " is compiled already; give its model instead");
     if (asked != found && asked != "auto")
       return llvm::createStringError(
           name + " " + asked + ": " + options.model + " was compiled for " + found +
-          ", and knows no other times; give its model instead, with the options of compile");
+          ", and has predictions for that alone; simulate its model instead, with the options of compile");
   }
   return Error::success();
 }
@@ -133,9 +133,9 @@ static Expected<SimulateReport> planModel(Planner &planner, const SimulateOption
 /// The trace, as a run of the plan would write it.
 static std::string traceOf(const SimulateReport &report) {
   std::vector<TraceRow> rows;
-  for (auto [rank, forecast] : llvm::enumerate(report.forecast.forecast.ranks))
+  for (auto [rank, simulated] : llvm::enumerate(report.forecast.simulation.ranks))
     rows.push_back(
-        traceRowOf(forecast, rank, deviceOf(*report.plan, rank), report.forecast.devices[rank].memory));
+        traceRowOf(simulated, rank, deviceOf(*report.plan, rank), report.forecast.devices[rank].memory));
   return formatTrace(rows, modulePathsOf(*report.plan));
 }
 
@@ -160,7 +160,8 @@ static Error checkOneTrace(const SimulateOptions &options) {
              : wrongUsage("--trace: shows one plan, and --device-memory asks for several; give one size");
 }
 
-static Expected<std::vector<LimitReport<SimulateReport>>> simulateLimits(const SimulateOptions &options) {
+static Expected<std::vector<MemoryLimitReport<SimulateReport>>>
+simulateLimits(const SimulateOptions &options) {
   if (Error error = checkOneTrace(options))
     return error;
   Planner planner(options);
@@ -190,12 +191,14 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
         {"index", int64_t(index)}, {"seconds", stage.forward}, {"activation_bytes", stage.activationBytes}});
   return Object{{"schedule", report.forecast.schedule.name},
                 {"microbatches", report.forecast.schedule.microbatches},
-                {"seconds", report.forecast.forecast.seconds},
+                {"seconds", report.forecast.simulation.seconds},
                 {"bubble", sumOf(report.forecast.devices).bubble()},
                 {"devices", std::move(devices)},
                 {"stages", std::move(stages)},
                 {"transfers", toJson(report.forecast.costs.transfers)},
-                {"alternatives", toJson(report.plan->alternatives)},
+                {"candidates", toJson(report.plan->candidates)},
+                // Their name in 0.1, until 0.3.
+                {"alternatives", toJson(report.plan->candidates)},
                 {"notes", Array(report.notes)}};
 }
 
@@ -203,7 +206,7 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
   out << formatv("{0}: {1}, {2}, {3} ms a step\n", plan::printable(options.model),
                  report.forecast.schedule.name,
                  microbatchesText(*report.plan, report.forecast.schedule.microbatches),
-                 milliseconds(report.forecast.forecast.seconds));
+                 milliseconds(report.forecast.simulation.seconds));
   for (const std::string &note : report.notes)
     out << "note: " << plan::printable(note) << "\n";
   out << "\n";
@@ -220,7 +223,7 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
     add(deviceOf(*report.plan, rank), device, megabytes(device.peakBytes));
   add("total", sumOf(report.forecast.devices), "");
   table.print(out);
-  printAlternatives(out, report.plan->alternatives);
+  printCandidates(out, report.plan->candidates);
 }
 
 //===- The command --------------------------------------------------------===//
@@ -230,17 +233,18 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
       command->add_flag("--train", options.isTraining, "A step of training, forward and backward");
   command
       ->add_option("--recompute", options.choice.recompute,
-                   "What the backward pass makes anew: none, selective, full, auto")
+                   "Activations that the backward pass recomputes: none, selective, full, auto")
       ->needs(train)
       ->type_name("WHAT");
   command
       ->add_flag("--sequence-parallel", options.choice.sequenceParallel,
-                 "Tensor-parallel ranks hold, and work on, parts of what they have whole")
+                 "Sequence parallelism (Megatron-LM): split what tensor-parallel ranks would hold whole")
       ->needs(train);
   command
-      ->add_option("--zero", options.choice.zero,
-                   "What data-parallel ranks hold in parts: 1 optimizer, 2 gradients, 3 weights too")
-      ->transform(wholeNumber(0, kMaxZero))
+      ->add_option(
+          "--zero", options.choice.zero,
+          "ZeRO stage: shard over data-parallel ranks 1 optimizer states, 2 gradients, 3 weights too")
+      ->transform(wholeNumber(0, kMaxZeroStage))
       ->needs(train)
       ->type_name("0-3");
   command
@@ -276,7 +280,7 @@ static Expected<TrainingForecast> simulateTraining(const SimulateOptions &option
   return forecast;
 }
 
-static Expected<std::vector<LimitReport<TrainingForecast>>>
+static Expected<std::vector<MemoryLimitReport<TrainingForecast>>>
 simulateTrainingLimits(const SimulateOptions &options) {
   if (Error error = checkOneTrace(options))
     return error;
@@ -298,8 +302,8 @@ static void printTraining(llvm::raw_ostream &out, const SimulateOptions &options
 }
 
 static Error runSimulate(const SimulateOptions &options, const SupervisedOptions &how) {
-  using Plans = std::vector<LimitReport<SimulateReport>>;
-  using Forecasts = std::vector<LimitReport<TrainingForecast>>;
+  using Plans = std::vector<MemoryLimitReport<SimulateReport>>;
+  using Forecasts = std::vector<MemoryLimitReport<TrainingForecast>>;
   if (options.deviceMemories.size() > 1 && !options.isPlan())
     return options.isTraining ? workAndReport<SimulateOptions, Forecasts>(
                                     options, how, {simulateTrainingLimits, limitsToJson, printLimits, false})
@@ -316,7 +320,7 @@ static Error runSimulate(const SimulateOptions &options, const SupervisedOptions
       .takeError();
 }
 
-void addSimulateCommand(CLI::App &app, Action &chosen) {
+void addSimulateCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<SimulateOptions>();
   auto how = std::make_shared<SupervisedOptions>();
   CLI::App *command =
@@ -346,7 +350,7 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
       if (option->count() > 0)
         options->given.push_back(option->get_name());
     options->stop = makeSharedStop();
-    options->endUnparsed = endWithError;
+    options->onParseError = endWithError;
     if (options->deviceMemories.size() == 1)
       options->deviceMemory = options->deviceMemories.front();
     chosen.run = [options, how] { return runSimulate(*options, *how); };

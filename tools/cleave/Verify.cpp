@@ -58,7 +58,7 @@ static llvm::Error runVerify(const VerifyOptions &options, const SupervisedOptio
   return llvm::Error::success();
 }
 
-void addVerifyCommand(CLI::App &app, Action &chosen) {
+void addVerifyCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<VerifyOptions>();
   auto how = std::make_shared<SupervisedOptions>();
   CLI::App *command = app.add_subcommand("verify", "Compare a plan with the model it was made from");
@@ -73,10 +73,11 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   command
       ->add_option(
           "--inputs", options->inputsFile,
-          "Inputs by name, a safetensors file; else MODEL.inputs.safetensors if no link, else made up")
+          "Inputs by name, safetensors; else MODEL.inputs.safetensors (no symbolic link) or generated")
       ->type_name("FILE");
   addDeviceNames(command, options->devices,
-                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each", /*isPlaced=*/true);
+                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each",
+                 /*acceptsBareCuda=*/true);
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that one run of the plan may take")
       ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
@@ -85,7 +86,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   addAllowedOperators(command, options->allowedOperators);
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
-  options->overdue = endWithError;
+  options->onTimeout = endWithError;
   command->callback([options, how, &chosen] {
     Confinement confinement = confine(options->model, *how);
     confinement.folders = {options->plan};
@@ -93,7 +94,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
                                                             : options->inputsFile);
     confinement.libraries = options->libraries;
     // A GPU's driver needs more access than a sandbox can grant.
-    confinement.isFree |= llvm::any_of(options->devices, isGpu);
+    confinement.unsandboxed |= llvm::any_of(options->devices, isGpu);
     chosen = {[options, how] { return runVerify(*options, *how); }, std::move(confinement)};
   });
 }

@@ -5,7 +5,7 @@
 #include "codegen/plan/text/Printable.h"
 #include "ir/NearestName.h"
 #include "runtime/base/Exceptions.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/process/CrashReport.h"
@@ -84,7 +84,7 @@ static std::string checkDeviceNames(const std::string &text) {
 }
 
 CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
-                                    const std::string &description, bool isPlaced) {
+                                    const std::string &description, bool acceptsBareCuda) {
   // CLI11 would skip an empty name, and would read past a list of such names.
   auto fill = [&devices](const std::vector<std::string> &lists) {
     devices.clear();
@@ -94,8 +94,8 @@ CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> 
   };
   return repeatable(command->add_option_function<std::vector<std::string>>("--devices", fill, description))
       ->check(CLI::Validator(
-          [isPlaced](const std::string &text) {
-            return isPlaced && text == "cuda" ? "" : checkDeviceNames(text);
+          [acceptsBareCuda](const std::string &text) {
+            return acceptsBareCuda && text == "cuda" ? "" : checkDeviceNames(text);
           },
           ""))
       ->type_name("DEVICES");
@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
   app.set_version_flag("--version", "cleave " CLEAVE_VERSION);
   app.require_subcommand(1);
   app.failure_message(describeWrongUsage);
-  cleave::Action chosen;
+  cleave::Subcommand chosen;
   cleave::addCompileCommand(app, chosen);
   cleave::addRunCommand(app, chosen);
   cleave::addVerifyCommand(app, chosen);

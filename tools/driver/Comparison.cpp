@@ -32,7 +32,7 @@ static std::vector<double> magnitudesOf(const at::Tensor &tensor) {
   return {first, first + sizes.numel()};
 }
 
-double ordinarySize(const at::Tensor &tensor) {
+double typicalMagnitude(const at::Tensor &tensor) {
   constexpr double kMinMask = 1e4, kMaskGap = 100, kMaskSpread = 2, kLargestOverMedian = 16;
   std::vector<double> sizes = magnitudesOf(tensor);
   if (sizes.empty())
@@ -73,7 +73,7 @@ Comparison compare(const at::Tensor &found, const at::Tensor &expected,
   double tolerance = toleranceOf(expected.scalar_type());
   if (products)
     tolerance = std::max(tolerance, toleranceOf(*products));
-  double size = ordinarySize(expected);
+  double size = typicalMagnitude(expected);
   double common = std::min(tolerance * std::max(1.0, size), std::min(100 * tolerance, 0.1) * size);
   // Kernels may take less than that for 0.
   common = std::max<double>(common, wide == expected.scalar_type() ? std::numeric_limits<double>::min()

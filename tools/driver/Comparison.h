@@ -7,12 +7,12 @@
 //
 //   t · |e|,  or by  min(t · max(1, s), r · s)  where that is more,  with r = min(100 · t, 0.1),
 //
-// where s is the ordinary size of the tensor's elements, so that neither a few huge ones (masks of -1e9 or
-// -3.4e38) nor the 1 hide wrong small ones. Where the plan computes products in bfloat16 (--dtype bf16), t is
-// bfloat16's if that is more, whatever the output's dtype: each operand and result is rounded by up to 2^-9 =
-// 2.0e-3 of itself, and the roundings of a model's layers add up like a random walk. Measured: up to 0.55 of
-// what is so allowed, over 37 models (docs/results.md). NaNs and infinities must stand in the same places;
-// integers and bools must be equal.
+// where s is the typical magnitude of the tensor's elements, so that neither a few huge ones (masks of -1e9
+// or -3.4e38) nor the 1 hide wrong small ones. Where the plan computes products in bfloat16 (--dtype bf16), t
+// is bfloat16's if that is more, whatever the output's dtype: each operand and result is rounded by up to
+// 2^-9 = 2.0e-3 of itself, and the roundings of a model's layers add up like a random walk. Measured: up to
+// 0.55 of what is so allowed, over 37 models (docs/results.md). NaNs and infinities must stand in the same
+// places; integers and bools must be equal.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TOOLS_DRIVER_COMPARISON_H
@@ -31,9 +31,10 @@ struct Comparison {
 };
 
 /// Largest magnitude of a tensor's finite elements, capped at max(1, 16 times the median of those that are
-/// not 0). Leaves out masks: at least 1e4, within a factor 2 of each other, and 100 times all smaller
-/// elements. Of large tensors, about a million elements are sampled.
-double ordinarySize(const at::Tensor &tensor);
+/// not 0). Masks are left out: elements of at least 1e4 that lie within a factor of 2 of each other and are
+/// at least 100 times as large as every other element. Of large tensors, about a million elements are
+/// sampled.
+double typicalMagnitude(const at::Tensor &tensor);
 
 /// Different dtypes or shapes are an infinite error.
 ///

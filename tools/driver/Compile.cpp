@@ -8,7 +8,7 @@
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
 #include "tools/driver/Verify.h"
-#include "tools/driver/base/Pipeline.h"
+#include "tools/driver/base/PassPipeline.h"
 #include "tools/driver/base/UsageError.h"
 #include "tools/driver/search/MeshSearch.h"
 #include "llvm/ADT/STLExtras.h"
@@ -35,7 +35,7 @@ public:
   llvm::Expected<CompileReport> replan(std::optional<int64_t> deviceMemory);
   /// True if the batch was to be split, and the passes rejected every split.
   bool failedToSplit() const {
-    return shape.microbatches == 0 && shape.dataRanks == 1 && !source.batch.empty() && !passesAccepted;
+    return shape.microbatches == 0 && shape.dataParallelSize == 1 && !source.batch.empty() && !passesAccepted;
   }
 
 private:
@@ -75,7 +75,7 @@ llvm::Error Compilation::read() {
   shape = *parsed;
   if (!maker) {
     CompileOptions chosen = options;
-    chosen.microbatches = shape.dataRanks == 1 ? shape.microbatches : 0;
+    chosen.microbatches = shape.dataParallelSize == 1 ? shape.microbatches : 0;
     if (auto error = readModel(chosen, context).moveInto(source))
       return error;
     // A search reports its own progress.
@@ -107,13 +107,13 @@ llvm::Error Compilation::split() {
   }
   if (options.emitIr.empty())
     return make(*maker);
-  plan::Alternatives weighed;
+  plan::MeshCandidates evaluated;
   if (plan)
-    weighed = std::move(plan->alternatives);
+    evaluated = std::move(plan->candidates);
   PlanMaker writing(options, source, context);
   if (auto error = make(writing))
     return error;
-  plan->alternatives = std::move(weighed);
+  plan->candidates = std::move(evaluated);
   return llvm::Error::success();
 }
 
@@ -219,11 +219,11 @@ llvm::Error Compilation::verifyPlan() {
   verification.plan = directory->path();
   verification.model = options.model;
   verification.inputsFile = options.inputsFile;
-  verification.looksBeside = false;
+  verification.useInputsBesideModel = false;
   verification.libraries = options.libraries;
   // The original calls them, too.
   verification.allowedOperators = plan->operators;
-  verification.listedOperators = options.listedOperators;
+  verification.requireListedOperators = options.requireListedOperators;
   verification.progress = options.progress;
   auto verified = verify(verification);
   if (!verified)
@@ -251,8 +251,8 @@ llvm::Error Compilation::verifyPlan() {
 void Compilation::describe() {
   report.stages = plan->stages.size();
   report.microbatches = plan->schedules.front()->microbatches;
-  report.tensorRanks = plan->mesh->tp;
-  report.dataRanks = plan->mesh->dp;
+  report.tp = plan->mesh->tp;
+  report.dp = plan->mesh->dp;
   double slowest = 0, sum = 0;
   for (auto &prediction : plan->predictions)
     if (prediction->tp_rank == 0) {
@@ -266,12 +266,12 @@ void Compilation::describe() {
   llvm::append_range(report.notes, noteDevicesLeft(options, shape, shape.rankCount()));
   if (int32_t batch = plan->signatures.front()->batch; batch >= 0)
     if (int64_t samples = plan->signatures.front()->symbols[batch]->traced;
-        samples < int64_t(report.microbatches) * report.dataRanks)
+        samples < int64_t(report.microbatches) * report.dp)
       report.notes.push_back(
-          llvm::formatv("{0} micro-batches{1}, but {2} samples in the example inputs: batches of fewer "
-                        "samples than micro-batches have one a sample",
-                        report.microbatches * uint64_t(report.dataRanks),
-                        report.dataRanks > 1 ? " of all data-parallel ranks" : "", samples));
+          llvm::formatv("{0} micro-batches{1}, but {2} samples in the example inputs: a batch with fewer "
+                        "samples than micro-batches is split into single samples",
+                        report.microbatches * uint64_t(report.dp),
+                        report.dp > 1 ? " of all data-parallel ranks" : "", samples));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");
@@ -289,7 +289,7 @@ llvm::Error Compilation::putInPlace() {
 
 llvm::Expected<CompileReport> Compilation::run() {
   // First, since an unwritable path is best reported before the work.
-  if (options.writesPlan) {
+  if (options.writePlan) {
     auto created = plan::OutputDirectory::create(options.output);
     if (!created)
       return created.takeError();
@@ -344,7 +344,7 @@ Planner::~Planner() = default;
 
 llvm::Expected<CompileReport> Planner::plan(std::optional<int64_t> deviceMemory) {
   if (!first) {
-    options.writesPlan = false;
+    options.writePlan = false;
     options.emitIr.clear();
     first = std::make_unique<Compilation>(options);
   }

@@ -13,10 +13,12 @@
 namespace cleave {
 
 struct CompileReport {
-  /// The plan. It has the checksums of its files once these are written, and the alternatives if the mesh was
+  /// The plan. It has the checksums of its files once these are written, and the candidates if the mesh was
   /// searched for.
   std::unique_ptr<plan::Plan> plan;
-  uint32_t stages = 0, microbatches = 1, tensorRanks = 1, dataRanks = 1;
+  uint32_t stages = 0, microbatches = 1;
+  /// Numbers of tensor-parallel and data-parallel ranks.
+  uint32_t tp = 1, dp = 1;
   /// Weights of one tensor-parallel rank, over all stages.
   uint64_t weightBytes = 0;
   /// Wall-clock seconds of reading and importing, passes, writing shards, verifying.

@@ -235,11 +235,12 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                             .timeout = std::chrono::seconds(options.timeoutSeconds),
                                             // The command as a whole has a time limit.
                                             .loadTimeout = std::chrono::hours(24 * 365),
-                                            .overdue = options.overdue});
+                                            .onTimeout = options.onTimeout});
   if (!session)
     return session.takeError();
   auto file = TorchScriptFile::open(
-      options.model, [&](double done) { progress("reading the original", done); }, options.listedOperators);
+      options.model, [&](double done) { progress("reading the original", done); },
+      options.requireListedOperators);
   if (!file)
     return file.takeError();
   const plan::Plan &plan = (*session)->plan();
@@ -252,8 +253,9 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     OriginalModel original(*file, signature);
     if (auto error = original.findStates(plan))
       return error;
-    const std::string path =
-        options.inputsFile.empty() && options.looksBeside ? inputsBeside(options.model) : options.inputsFile;
+    const std::string path = options.inputsFile.empty() && options.useInputsBesideModel
+                                 ? inputsBeside(options.model)
+                                 : options.inputsFile;
     auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
                                : readInputs(signature, path);
     // The file beside the model may not be the inputs of the plan.

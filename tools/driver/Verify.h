@@ -13,18 +13,18 @@ namespace cleave {
 
 struct VerifyOptions {
   std::string plan, model;
-  /// A safetensors file. If empty: `inputsBeside` if `looksBeside`, else generated inputs.
+  /// A safetensors file. If empty: `inputsBeside` if `useInputsBesideModel`, else generated inputs.
   std::string inputsFile;
-  bool looksBeside = true;
-  /// As CompileOptions::listedOperators.
-  bool listedOperators = false;
+  bool useInputsBesideModel = true;
+  /// As CompileOptions::requireListedOperators.
+  bool requireListedOperators = false;
   std::vector<std::string> devices, libraries;
   /// As runtime::SessionOptions has them.
   std::vector<std::string> allowedOperators;
   /// Timeout of one run of the plan.
   uint64_t timeoutSeconds = 600;
-  /// As SessionOptions::overdue.
-  std::function<void(const std::string &)> overdue;
+  /// As SessionOptions::onTimeout.
+  std::function<void(const std::string &)> onTimeout;
   /// Reports progress; may be empty.
   Progress progress;
 };
@@ -33,8 +33,8 @@ struct VerifyReport {
   struct Output {
     std::string name;
     std::vector<int64_t> shape;
-    /// Largest |plan − original|, and that relative to |original| or to the ordinary size of the tensor's
-    /// elements, whichever is larger.
+    /// Largest |plan − original|, and that relative to |original| or to the typical magnitude of the
+    /// tensor's elements, whichever is larger.
     double maxAbsError = 0, maxRelError = 0;
     /// Absolute error and limit of the element that exceeds its limit most, or is nearest to it.
     double error = 0, allowed = 0;

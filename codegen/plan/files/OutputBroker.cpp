@@ -1,4 +1,4 @@
-//===- OutputBroker.cpp - A process that writes the outputs of another ----===//
+//===- OutputBroker.cpp - A process that makes the outputs of another -----===//
 #include "codegen/plan/files/OutputBroker.h"
 #include "codegen/plan/files/OutputProtocol.h"
 #include "codegen/plan/files/TemporaryPath.h"

@@ -1,4 +1,4 @@
-//===- OutputBroker.h - A process that writes the outputs of another -*- C++ -*-===//
+//===- OutputBroker.h - A process that makes the outputs of another -*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_FILES_OUTPUTBROKER_H
 #define CLEAVE_CODEGEN_PLAN_FILES_OUTPUTBROKER_H
 

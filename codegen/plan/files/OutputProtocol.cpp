@@ -1,4 +1,4 @@
-//===- OutputProtocol.cpp - Messages to the process that writes outputs ---===//
+//===- OutputProtocol.cpp - Messages to the process that makes outputs ----===//
 #include "codegen/plan/files/OutputProtocol.h"
 #include <cerrno>
 #include <cstring>

@@ -1,4 +1,4 @@
-//===- OutputProtocol.h - Messages to the process that writes outputs -*- C++ -*-===//
+//===- OutputProtocol.h - Messages to the process that makes outputs -*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_FILES_OUTPUTPROTOCOL_H
 #define CLEAVE_CODEGEN_PLAN_FILES_OUTPUTPROTOCOL_H
 

@@ -32,10 +32,10 @@ void printLine(llvm::StringRef line) { print((line + "\n").str(), /*isLast=*/fal
 
 void printLastLine(llvm::StringRef line) { print((line + "\n").str(), /*isLast=*/true); }
 
-void printLines(llvm::StringRef whose, llvm::StringRef text) {
+void printLines(llvm::StringRef prefix, llvm::StringRef text) {
   std::string lines;
   for (llvm::StringRef line : llvm::split(text, '\n'))
-    lines += (whose + printable(line) + "\n").str();
+    lines += (prefix + printable(line) + "\n").str();
   print(lines, /*isLast=*/false);
 }
 
@@ -67,13 +67,13 @@ class LineBuffer : public std::streambuf {
 };
 } // namespace
 
-void takeStreams() {
+void redirectStdStreams() {
   // Never freed, since the streams are flushed at the very end.
   static auto *buffer = new LineBuffer;
   std::cout.rdbuf(buffer);
   std::cerr.rdbuf(buffer);
 }
 
-void noteLines(std::atomic<bool> &isWithin) { isWithinLine = &isWithin; }
+void shareLineState(std::atomic<bool> &isWithin) { isWithinLine = &isWithin; }
 
 } // namespace cleave::plan

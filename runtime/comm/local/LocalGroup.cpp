@@ -2,7 +2,7 @@
 #include "runtime/comm/local/LocalGroup.h"
 #include "collectives/Collectives.h"
 #include "runtime/comm/RankSum.h"
-#include "runtime/device/DeviceCalls.h"
+#include "runtime/device/DeviceCollectives.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
 #include <algorithm>
@@ -25,7 +25,7 @@ LocalGroup::LocalGroup(uint32_t firstRank, uint32_t size, bool spins, Cancellati
   }
 }
 
-//===- Meeting ------------------------------------------------------------===//
+//===- Barriers -----------------------------------------------------------===//
 
 /// Spins for some µs, about the time to wake a thread.
 static constexpr int kSpins = 200;
@@ -63,13 +63,13 @@ bool LocalGroup::sleep(Counter counter, uint64_t count) {
   const auto deadline = cancellation.deadline();
   ++sleepers;
   std::unique_lock lock(mutex);
-  const bool ended = changed.wait_until(lock, deadline,
-                                        [&] { return haveReached(counter, count) || cancellation.isOver(); });
+  const bool ended = changed.wait_until(
+      lock, deadline, [&] { return haveReached(counter, count) || cancellation.isCancelled(); });
   --sleepers;
   return ended;
 }
 
-void LocalGroup::meet(Slot &own, Counter counter, uint64_t count) {
+void LocalGroup::waitForCounter(Slot &own, Counter counter, uint64_t count) {
   for (int spin = 0; spins && spin < kSpins && !haveReached(counter, count); ++spin)
     pause();
   if (haveReached(counter, count))
@@ -83,11 +83,11 @@ void LocalGroup::meet(Slot &own, Counter counter, uint64_t count) {
 
 std::string LocalGroup::awaited(uint32_t index) const {
   const Slot &own = slots[index];
-  const uint64_t count = own.posted;
+  const uint64_t count = own.published;
   if (!own.sleeps || count == 0)
     return "";
   std::vector<std::string> missing;
-  for (Counter counter : {&Slot::posted, &Slot::finished})
+  for (Counter counter : {&Slot::published, &Slot::finished})
     for (uint32_t other = 0; other < slots.size() && missing.empty(); ++other)
       if (other != index && slots[other].*counter < count)
         missing.push_back("rank " + std::to_string(firstRank + other));
@@ -96,31 +96,31 @@ std::string LocalGroup::awaited(uint32_t index) const {
 
 //===- Agreeing -----------------------------------------------------------===//
 
-template <typename Work> void LocalGroup::Member::exchange(CollectiveArgs post, Work work) {
-  TORCH_CHECK(!group.cancellation.isOver(), "the request was cancelled");
+template <typename Work> void LocalGroup::Member::exchange(CollectiveArgs args, Work work) {
+  TORCH_CHECK(!group.cancellation.isCancelled(), "the request was cancelled");
   Slot &own = slot();
-  own.post = std::move(post);
-  const uint64_t call = own.posted + 1;
-  group.publish(own.posted, call);
-  group.meet(own, &Slot::posted, call);
+  own.args = std::move(args);
+  const uint64_t call = own.published + 1;
+  group.publish(own.published, call);
+  group.waitForCounter(own, &Slot::published, call);
   verifyCollectiveMatch(group.firstRank, group.slots.size(),
-                        [&](uint32_t rank) -> const GroupCall & { return group.slots[rank].post.call; });
+                        [&](uint32_t rank) -> const CollectiveCall & { return group.slots[rank].args.call; });
   work();
   group.publish(own.finished, call);
-  group.meet(own, &Slot::finished, call);
-  own.post = {};
+  group.waitForCounter(own, &Slot::finished, call);
+  own.args = {};
 }
 
 template <typename Work>
-Tensor LocalGroup::Member::exchangeThere(GroupCall call, const Tensor &tensor, Work work) {
+Tensor LocalGroup::Member::exchangeOnGpus(CollectiveCall call, const Tensor &tensor, Work work) {
   Tensor result;
   const Tensor given = tensor.contiguous();
   exchange({std::move(call), given, {}, StreamEvents(c10::IValue(given))}, [&] {
     std::vector<Tensor> all;
     for (const Slot &each : group.slots) {
-      each.post.made.wait();
-      recordStream(c10::IValue(each.post.tensor));
-      all.push_back(each.post.tensor);
+      each.args.ready.wait();
+      recordStream(c10::IValue(each.args.tensor));
+      all.push_back(each.args.tensor);
     }
     result = work(all);
   });
@@ -134,13 +134,13 @@ static const char *bytesOf(const Tensor &tensor) {
 }
 
 void LocalGroup::Member::sumOwnChunk() {
-  const Tensor &tensor = slot().post.tensor;
+  const Tensor &tensor = slot().args.tensor;
   const int64_t ranks = group.slots.size();
   auto [begin, end] = chunkOf(tensor.numel(), ranks, index);
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    const CollectiveArgs &post = group.slots[rank].post;
-    slot().inputs[rank] = bytesOf(post.tensor) + begin * tensor.itemsize();
-    slot().outputs[rank] = static_cast<char *>(post.result.mutable_data_ptr()) + begin * tensor.itemsize();
+    const CollectiveArgs &args = group.slots[rank].args;
+    slot().inputs[rank] = bytesOf(args.tensor) + begin * tensor.itemsize();
+    slot().outputs[rank] = static_cast<char *>(args.result.mutable_data_ptr()) + begin * tensor.itemsize();
   }
   if (begin < end)
     sumInOrder(tensor.scalar_type(), slot().inputs, slot().outputs, end - begin);
@@ -148,9 +148,9 @@ void LocalGroup::Member::sumOwnChunk() {
 
 Tensor LocalGroup::Member::allReduce(const Tensor &tensor) {
   checkSummable(tensor.scalar_type());
-  const GroupCall call = callOf(GroupOperation::AllReduce, tensor);
-  if (isQueued(tensor.device()))
-    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) { return sumOn(tensor.device(), all); });
+  const CollectiveCall call = callOf(CollectiveOp::AllReduce, tensor);
+  if (isAsynchronous(tensor.device()))
+    return exchangeOnGpus(call, tensor, [&](ArrayRef<Tensor> all) { return sumOn(tensor.device(), all); });
   Tensor result = at::empty(tensor.sizes(), tensor.options());
   exchange({call, tensor.contiguous(), result, {}}, [&] { sumOwnChunk(); });
   return result;
@@ -175,25 +175,25 @@ Tensor LocalGroup::Member::reduceScatter(const Tensor &tensor, int64_t dim, IntA
   checkSummable(tensor.scalar_type());
   const std::vector<int64_t> sizes = sizesWith(tensor, dim, extentOf(ranges, 2));
   checkRanges(ranges, tensor.size(dim));
-  const GroupCall call = callOf(GroupOperation::ReduceScatter, tensor, dim);
-  if (isQueued(tensor.device()))
-    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) {
+  const CollectiveCall call = callOf(CollectiveOp::ReduceScatter, tensor, dim);
+  if (isAsynchronous(tensor.device()))
+    return exchangeOnGpus(call, tensor, [&](ArrayRef<Tensor> all) {
       return sumOn(tensor.device(), shardEach(all, dim, ranges));
     });
   Tensor result = at::empty(sizes, tensor.options());
   exchange({call, tensor.contiguous(), {}, {}}, [&] {
     const int64_t outer = productOf(tensor.sizes(), 0, dim),
                   inner = productOf(tensor.sizes(), dim + 1, tensor.dim());
-    char *place = static_cast<char *>(result.mutable_data_ptr());
+    char *sum = static_cast<char *>(result.mutable_data_ptr());
     // A tensor without elements may have more rows than can be counted.
     for (int64_t row = 0; result.numel() > 0 && row < outer; ++row)
       for (size_t i = 0; i < ranges.size(); i += 2) {
         const int64_t begin = (row * tensor.size(dim) + ranges[i]) * inner, count = ranges[i + 1] * inner;
         for (size_t rank = 0; rank < group.slots.size(); ++rank)
-          slot().inputs[rank] = bytesOf(group.slots[rank].post.tensor) + begin * tensor.itemsize();
+          slot().inputs[rank] = bytesOf(group.slots[rank].args.tensor) + begin * tensor.itemsize();
         if (count > 0)
-          sumInOrder(tensor.scalar_type(), slot().inputs, ArrayRef(place), count);
-        place += count * tensor.itemsize();
+          sumInOrder(tensor.scalar_type(), slot().inputs, ArrayRef(sum), count);
+        sum += count * tensor.itemsize();
       }
   });
   return result;
@@ -244,16 +244,16 @@ void LocalGroup::Member::checkPieces(int64_t dim, IntArrayRef pieces) const {
   for (size_t i = 0; i < pieces.size(); i += 3) {
     TORCH_CHECK(pieces[i] >= 0 && pieces[i] < int64_t(group.slots.size()), "found a piece of rank ",
                 pieces[i], ", expected one of the group's ", group.slots.size());
-    checkRanges(pieces.slice(i + 1, 2), group.slots[pieces[i]].post.tensor.size(dim));
+    checkRanges(pieces.slice(i + 1, 2), group.slots[pieces[i]].args.tensor.size(dim));
   }
 }
 
 Tensor LocalGroup::Member::allGather(const Tensor &tensor, int64_t dim, IntArrayRef pieces) {
   // Checked before other ranks wait for this one; made once all ranks have arrived.
   const std::vector<int64_t> sizes = sizesWith(tensor, dim, extentOf(pieces, 3));
-  const GroupCall call = callOf(GroupOperation::AllGather, tensor, dim);
-  if (isQueued(tensor.device()))
-    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) {
+  const CollectiveCall call = callOf(CollectiveOp::AllGather, tensor, dim);
+  if (isAsynchronous(tensor.device()))
+    return exchangeOnGpus(call, tensor, [&](ArrayRef<Tensor> all) {
       checkPieces(dim, pieces);
       return gatherOn(tensor.device(), all, dim, pieces);
     });
@@ -264,7 +264,7 @@ Tensor LocalGroup::Member::allGather(const Tensor &tensor, int64_t dim, IntArray
     const Grid target(result, dim, -1);
     int64_t done = 0;
     for (size_t i = 0; i < pieces.size(); i += 3) {
-      const Tensor &source = group.slots[pieces[i]].post.tensor;
+      const Tensor &source = group.slots[pieces[i]].args.tensor;
       copyWindow(bytesOf(source), Grid(source, dim, -1), static_cast<char *>(result.mutable_data_ptr()),
                  target, productOf(sizes, 0, dim), {pieces[i + 1], done, pieces[i + 2]}, {0, 0, 1});
       done += pieces[i + 2];
@@ -280,9 +280,9 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
               ", expected two of the tensor's ", tensor.dim());
   checkRanges(ranges, tensor.size(to));
   sizes[from] = extentOf(pieces, 3);
-  const GroupCall call = callOf(GroupOperation::AllToAll, tensor, from, to);
-  if (isQueued(tensor.device()))
-    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) {
+  const CollectiveCall call = callOf(CollectiveOp::AllToAll, tensor, from, to);
+  if (isAsynchronous(tensor.device()))
+    return exchangeOnGpus(call, tensor, [&](ArrayRef<Tensor> all) {
       checkPieces(from, pieces);
       return gatherOn(tensor.device(), shardEach(all, to, ranges), from, pieces);
     });
@@ -294,7 +294,7 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
     const Grid target(result, major, minor);
     int64_t gathered = 0;
     for (size_t i = 0; i < pieces.size(); i += 3) {
-      const Tensor &source = group.slots[pieces[i]].post.tensor;
+      const Tensor &source = group.slots[pieces[i]].args.tensor;
       const Window piece{pieces[i + 1], gathered, pieces[i + 2]};
       int64_t kept = 0;
       for (size_t j = 0; j < ranges.size(); j += 2) {
@@ -313,14 +313,14 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
 Tensor LocalGroup::Member::broadcast(const Tensor &tensor, int64_t root) {
   TORCH_CHECK(root >= 0 && root < int64_t(group.slots.size()), "found root ", root,
               ", expected one of the group's ", group.slots.size(), " ranks");
-  const GroupCall call = callOf(GroupOperation::Broadcast, tensor, -1, root);
-  if (isQueued(tensor.device()))
-    return exchangeThere(call, tensor,
-                         [&](ArrayRef<Tensor> all) { return sumOn(tensor.device(), all[root]); });
+  const CollectiveCall call = callOf(CollectiveOp::Broadcast, tensor, -1, root);
+  if (isAsynchronous(tensor.device()))
+    return exchangeOnGpus(call, tensor,
+                          [&](ArrayRef<Tensor> all) { return sumOn(tensor.device(), all[root]); });
   Tensor result = at::empty(tensor.sizes(), tensor.options());
   exchange({call, tensor.contiguous(), {}, {}}, [&] {
     if (result.nbytes() > 0)
-      std::memcpy(result.mutable_data_ptr(), bytesOf(group.slots[root].post.tensor), result.nbytes());
+      std::memcpy(result.mutable_data_ptr(), bytesOf(group.slots[root].args.tensor), result.nbytes());
   });
   return result;
 }

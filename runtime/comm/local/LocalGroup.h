@@ -3,8 +3,8 @@
 #define CLEAVE_RUNTIME_COMM_LOCAL_LOCALGROUP_H
 
 #include "runtime/base/CancellationToken.h"
+#include "runtime/comm/CollectiveCall.h"
 #include "runtime/comm/Communicator.h"
-#include "runtime/comm/GroupCall.h"
 #include "runtime/device/Streams.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <atomic>
@@ -37,19 +37,19 @@ private:
   /// Arguments of one rank's collective call. Keeps the tensors alive for as long as other ranks may read
   /// them.
   struct CollectiveArgs {
-    GroupCall call;
+    CollectiveCall call;
     at::Tensor tensor;
     /// All-reduce on the CPU: the sum.
     at::Tensor result;
     /// On a GPU: events after which the tensor is ready.
-    StreamEvents made;
+    StreamEvents ready;
   };
-  /// State of one rank, written by that rank alone. Other ranks read `post` between the two barriers.
+  /// State of one rank, written by that rank alone. Other ranks read `args` between the two barriers.
   struct alignas(64) Slot {
-    CollectiveArgs post;
+    CollectiveArgs args;
     /// Number of calls whose arguments the rank has published, and of calls for which it needs no rank's
     /// tensors any more.
-    std::atomic<uint64_t> posted{0}, finished{0};
+    std::atomic<uint64_t> published{0}, finished{0};
     std::atomic<bool> sleeps{false};
     /// Scratch memory for the addresses of a sum's tensors.
     std::vector<const char *> inputs;
@@ -69,10 +69,11 @@ private:
 
   private:
     Slot &slot() { return group.slots[index]; }
-    template <typename Work> void exchange(CollectiveArgs post, Work work);
+    template <typename Work> void exchange(CollectiveArgs args, Work work);
     /// As exchange, on GPUs, without blocking on them: `work` computes the result from the tensors of all
     /// ranks.
-    template <typename Work> at::Tensor exchangeThere(GroupCall call, const at::Tensor &tensor, Work work);
+    template <typename Work>
+    at::Tensor exchangeOnGpus(CollectiveCall call, const at::Tensor &tensor, Work work);
     void sumOwnChunk();
     void checkPieces(int64_t dim, at::IntArrayRef pieces) const;
 
@@ -83,7 +84,7 @@ private:
   void publish(std::atomic<uint64_t> &counter, uint64_t count);
   bool haveReached(Counter counter, uint64_t count) const;
   /// Waits until every rank's counter is at least `count`.
-  void meet(Slot &own, Counter counter, uint64_t count);
+  void waitForCounter(Slot &own, Counter counter, uint64_t count);
   bool sleep(Counter counter, uint64_t count);
 
   const uint32_t firstRank;

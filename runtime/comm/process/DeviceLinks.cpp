@@ -28,7 +28,7 @@ static constexpr auto kLook = 10ms;
 /// Longest name of a device.
 static constexpr size_t kLongestName = 255;
 
-//===- Routes -------------------------------------------------------------===//
+//===- GPU groups ---------------------------------------------------------===//
 
 /// Pairs (sender, receiver) of ranks.
 static std::set<std::pair<uint32_t, uint32_t>> transfersOf(const plan::Plan &plan) {
@@ -41,32 +41,32 @@ static std::set<std::pair<uint32_t, uint32_t>> transfersOf(const plan::Plan &pla
   return pairs;
 }
 
-std::vector<DeviceRoute> deviceRoutes(const plan::Plan &plan, ArrayRef<RankDevice> devices) {
-  std::vector<DeviceRoute> routes;
-  auto add = [&](DeviceRoute::Kind kind, std::vector<uint32_t> ranks) {
+std::vector<GpuGroupSpec> gpuGroupSpecs(const plan::Plan &plan, ArrayRef<RankDevice> devices) {
+  std::vector<GpuGroupSpec> specs;
+  auto add = [&](GpuGroupSpec::Kind kind, std::vector<uint32_t> ranks) {
     if (llvm::all_of(ranks, [&](uint32_t rank) { return !devices[rank].gpu.empty(); }))
-      routes.push_back({kind, std::move(ranks)});
+      specs.push_back({kind, std::move(ranks)});
   };
   const uint32_t tp = plan.mesh->tp;
   for (uint32_t first = 0; tp > 1 && first < devices.size(); first += tp) {
     std::vector<uint32_t> ranks(tp);
     std::iota(ranks.begin(), ranks.end(), first);
-    add(DeviceRoute::Kind::TensorGroup, std::move(ranks));
+    add(GpuGroupSpec::Kind::TensorParallel, std::move(ranks));
   }
   for (auto [from, to] : transfersOf(plan))
-    add(DeviceRoute::Kind::Transfer, {from, to});
-  return routes;
+    add(GpuGroupSpec::Kind::PointToPoint, {from, to});
+  return specs;
 }
 
-Error checkDistinct(ArrayRef<DeviceRoute> routes, ArrayRef<RankDevice> devices) {
-  for (const DeviceRoute &route : routes)
-    for (size_t i = 0; i < route.ranks.size(); ++i)
+Error checkDistinct(ArrayRef<GpuGroupSpec> specs, ArrayRef<RankDevice> devices) {
+  for (const GpuGroupSpec &spec : specs)
+    for (size_t i = 0; i < spec.ranks.size(); ++i)
       for (size_t j = 0; j < i; ++j) {
-        const RankDevice &one = devices[route.ranks[j]], &other = devices[route.ranks[i]];
+        const RankDevice &one = devices[spec.ranks[j]], &other = devices[spec.ranks[i]];
         if (one.gpu == other.gpu)
           return llvm::createStringError(
-              "ranks " + llvm::Twine(route.ranks[j]) + " (" + one.name + ") and " +
-              llvm::Twine(route.ranks[i]) + " (" + other.name +
+              "ranks " + llvm::Twine(spec.ranks[j]) + " (" + one.name + ") and " +
+              llvm::Twine(spec.ranks[i]) + " (" + other.name +
               ") exchange tensors and are two processes on one GPU, " + one.gpu +
               ", which NCCL does not allow; give each process a GPU of its own, or "
               "run all ranks in one process");
@@ -74,13 +74,13 @@ Error checkDistinct(ArrayRef<DeviceRoute> routes, ArrayRef<RankDevice> devices) 
   return Error::success();
 }
 
-//===- Meeting ------------------------------------------------------------===//
+//===- Connecting ---------------------------------------------------------===//
 
 static Expected<RankDevice> describe(const ResolvedDevice &device) {
   if (!device.plugin)
     return RankDevice{device.name, ""};
   return catching([&]() -> Expected<RankDevice> {
-    return RankDevice{device.name, device.plugin->identify(device.place.index())};
+    return RankDevice{device.name, device.plugin->identify(device.torchDevice.index())};
   });
 }
 
@@ -89,7 +89,7 @@ static Expected<std::vector<RankDevice>> tellDevices(Membership &membership, con
   auto words = membership.gather(own.name + " " + own.gpu, 0);
   if (!words)
     return words.takeError();
-  auto all = membership.share(llvm::join(*words, "\n"), 0);
+  auto all = membership.broadcast(llvm::join(*words, "\n"), 0);
   if (!all)
     return all.takeError();
   std::vector<RankDevice> devices;
@@ -103,22 +103,22 @@ static Expected<std::vector<RankDevice>> tellDevices(Membership &membership, con
   return devices;
 }
 
-/// Connects the routes of this process. The key is the route's index among all routes.
+/// Connects the GPU groups of this process. The key is the index of the group among all groups.
 static Backends connectAll(Membership &membership, const ResolvedDevice &device,
-                           const std::map<size_t, DeviceRoute> &routes, std::chrono::seconds timeout) {
+                           const std::map<size_t, GpuGroupSpec> &specs, std::chrono::seconds timeout) {
   auto backends = std::make_shared<Backends>();
   // On a thread that is left behind if it waits for a process that is gone.
-  std::packaged_task<void()> connecting([launch = membership.place(), device, routes, timeout, backends] {
-    for (const auto &[number, route] : routes) {
-      const int own = int(llvm::find(route.ranks, launch.rank) - route.ranks.begin());
+  std::packaged_task<void()> connecting([launch = membership.launchInfo(), device, specs, timeout, backends] {
+    for (const auto &[number, spec] : specs) {
+      const int own = int(llvm::find(spec.ranks, launch.rank) - spec.ranks.begin());
       backends->push_back(device.plugin->connect(
-          device.place.index(), openGroupStore(launch, "gpus/" + std::to_string(number), timeout), own,
-          int(route.ranks.size())));
+          device.torchDevice.index(), openGroupStore(launch, "gpus/" + std::to_string(number), timeout), own,
+          int(spec.ranks.size())));
     }
   });
   std::future<void> connected = connecting.get_future();
   std::thread(std::move(connecting)).detach();
-  // Leaks the backends if another route fails: destroying them would abort groups while the process ends.
+  // Leaks the backends if another group fails: destroying them would abort groups while the process ends.
   auto leaveBehind = [&] { (void)new std::shared_ptr<Backends>(std::move(backends)); };
   while (connected.wait_for(kLook) != std::future_status::ready)
     if (membership.isOver()) {
@@ -131,7 +131,7 @@ static Backends connectAll(Membership &membership, const ResolvedDevice &device,
   } catch (const std::exception &) {
     leaveBehind();
     // The death of another process explains more than NCCL's error does.
-    for (auto waited = 0ms; waited < kLastWord && !membership.isOver(); waited += kLook)
+    for (auto waited = 0ms; waited < kEarlierFailureWait && !membership.isOver(); waited += kLook)
       std::this_thread::sleep_for(kLook);
     if (membership.isOver())
       throw TransportClosed();
@@ -152,21 +152,21 @@ Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan,
   auto devices = tellDevices(membership, *own);
   if (!devices)
     return failed(devices.takeError());
-  const std::vector<DeviceRoute> routes = deviceRoutes(plan, *devices);
-  if (Error error = checkDistinct(routes, *devices))
+  const std::vector<GpuGroupSpec> specs = gpuGroupSpecs(plan, *devices);
+  if (Error error = checkDistinct(specs, *devices))
     return failed(std::move(error));
-  std::map<size_t, DeviceRoute> ours;
-  for (auto [number, route] : llvm::enumerate(routes))
-    if (llvm::is_contained(route.ranks, membership.rank()))
-      ours.emplace(number, route);
+  std::map<size_t, GpuGroupSpec> ours;
+  for (auto [number, spec] : llvm::enumerate(specs))
+    if (llvm::is_contained(spec.ranks, membership.rank()))
+      ours.emplace(number, spec);
   auto opened = std::make_unique<DeviceLinks>();
-  opened->ownPlace = device.place;
+  opened->ownDevice = device.torchDevice;
   if (ours.empty())
     return opened;
   Error error = membership.waitFor("for the GPUs of the ranks to be connected", [&] {
     const Backends backends = connectAll(membership, device, ours, timeout);
-    for (auto [route, backend] : llvm::zip(llvm::make_second_range(ours), backends))
-      opened->add(route, membership.rank(), device.place, backend);
+    for (auto [spec, backend] : llvm::zip(llvm::make_second_range(ours), backends))
+      opened->add(spec, membership.rank(), device.torchDevice, backend);
   });
   if (error)
     return error;
@@ -179,10 +179,12 @@ namespace {
 /// One direction between the two members of a group.
 class PairLink final : public TensorLink {
 public:
-  PairLink(DeviceProcessGroup &group, uint32_t peer, c10::Device place)
-      : TensorLink(place), group(group), peer(peer) {}
-  std::unique_ptr<Message> send(const at::Tensor &bytes) override { return group.send(peer, bytes); }
-  std::unique_ptr<Message> receive(const at::Tensor &bytes) override { return group.receive(peer, bytes); }
+  PairLink(DeviceProcessGroup &group, uint32_t peer, c10::Device device)
+      : TensorLink(device), group(group), peer(peer) {}
+  std::unique_ptr<PendingMessage> send(const at::Tensor &bytes) override { return group.send(peer, bytes); }
+  std::unique_ptr<PendingMessage> receive(const at::Tensor &bytes) override {
+    return group.receive(peer, bytes);
+  }
 
 private:
   DeviceProcessGroup &group;
@@ -190,17 +192,17 @@ private:
 };
 } // namespace
 
-void DeviceLinks::add(const DeviceRoute &route, uint32_t own, c10::Device place,
+void DeviceLinks::add(const GpuGroupSpec &spec, uint32_t own, c10::Device device,
                       c10::intrusive_ptr<c10d::Backend> backend) {
   groups.push_back(std::make_unique<DeviceProcessGroup>(std::move(backend)));
   DeviceProcessGroup &made = *groups.back();
-  if (route.kind == DeviceRoute::Kind::TensorGroup) {
+  if (spec.kind == GpuGroupSpec::Kind::TensorParallel) {
     group = &made;
     return;
   }
-  const bool gives = route.ranks[0] == own;
-  links.emplace(std::pair(route.ranks[gives ? 1 : 0], gives),
-                std::make_unique<PairLink>(made, gives ? 1 : 0, place));
+  const bool gives = spec.ranks[0] == own;
+  links.emplace(std::pair(spec.ranks[gives ? 1 : 0], gives),
+                std::make_unique<PairLink>(made, gives ? 1 : 0, device));
 }
 
 TensorLink *DeviceLinks::linkOf(uint32_t peer, bool gives) const {

@@ -9,8 +9,8 @@
 
 #include "codegen/plan/Plan.h"
 #include "runtime/comm/TensorLink.h"
-#include "runtime/comm/local/DeviceProcessGroup.h"
-#include "runtime/device/Device.h"
+#include "runtime/comm/process/DeviceProcessGroup.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/rendezvous/Membership.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -29,22 +29,23 @@ struct RankDevice {
   std::string gpu;
 };
 
-/// A set of ranks whose GPUs are connected.
-struct DeviceRoute {
-  enum class Kind { TensorGroup, Transfer };
+/// One GPU group: its kind and members.
+struct GpuGroupSpec {
+  enum class Kind { TensorParallel, PointToPoint };
   Kind kind;
-  /// Of a transfer: the sender, then the receiver.
+  /// Point-to-point: the sender, then the receiver.
   std::vector<uint32_t> ranks;
 };
 
-/// The routes of a plan: tensor-parallel groups whose ranks all have GPUs, and transfers from GPU to GPU, one
-/// for each direction. Every process connects its routes in this order, so that connecting does not deadlock.
-std::vector<DeviceRoute> deviceRoutes(const plan::Plan &plan, llvm::ArrayRef<RankDevice> devices);
+/// The GPU groups of a plan: tensor-parallel groups whose ranks all have GPUs, and transfers from GPU to
+/// GPU, one for each direction. Every process connects its groups in this order, so that connecting does not
+/// deadlock.
+std::vector<GpuGroupSpec> gpuGroupSpecs(const plan::Plan &plan, llvm::ArrayRef<RankDevice> devices);
 
-/// Fails where two ranks of a route share one GPU, which NCCL does not support.
-llvm::Error checkDistinct(llvm::ArrayRef<DeviceRoute> routes, llvm::ArrayRef<RankDevice> devices);
+/// Fails where two ranks of a group share one GPU, which NCCL does not support.
+llvm::Error checkDistinct(llvm::ArrayRef<GpuGroupSpec> specs, llvm::ArrayRef<RankDevice> devices);
 
-/// The connected routes of one process.
+/// The connected GPU groups of one process.
 class DeviceLinks {
 public:
   /// Connects the GPUs. All processes call this, each with its own device; if one fails, all fail.
@@ -54,7 +55,7 @@ public:
                                                            std::chrono::seconds timeout);
 
   /// The device of this process.
-  c10::Device place() const { return ownPlace; }
+  c10::Device device() const { return ownDevice; }
   /// Null where the tensor-parallel group of this rank includes a CPU, or there is none.
   DeviceProcessGroup *tensorGroup() const { return group; }
   /// Null where values go through CPU memory.
@@ -66,10 +67,10 @@ public:
 
 private:
   TensorLink *linkOf(uint32_t peer, bool gives) const;
-  void add(const DeviceRoute &route, uint32_t own, c10::Device place,
+  void add(const GpuGroupSpec &spec, uint32_t own, c10::Device device,
            c10::intrusive_ptr<c10d::Backend> backend);
 
-  c10::Device ownPlace = c10::kCPU;
+  c10::Device ownDevice = c10::kCPU;
   std::vector<std::unique_ptr<DeviceProcessGroup>> groups;
   DeviceProcessGroup *group = nullptr;
   /// By the rank at the other end, and whether this rank sends.

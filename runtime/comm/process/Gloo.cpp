@@ -43,8 +43,8 @@ public:
   std::string setOnce(const std::string &key, const std::string &value) override {
     return store->compareSet(key, std::string(), value);
   }
-  std::string replace(const std::string &key, const std::string &expected,
-                      const std::string &value) override {
+  std::string compareSet(const std::string &key, const std::string &expected,
+                         const std::string &value) override {
     return store->compareSet(key, expected, value);
   }
   std::vector<std::string> values(const std::vector<std::string> &keys) override {
@@ -54,7 +54,7 @@ public:
     return values;
   }
   void erase(const std::string &key) override { store->deleteKey(key); }
-  std::unique_ptr<Store> below(const std::string &prefix) override {
+  std::unique_ptr<Store> withPrefix(const std::string &prefix) override {
     return std::make_unique<TcpStore>(c10::make_intrusive<c10d::PrefixStore>(prefix, store));
   }
 
@@ -82,12 +82,12 @@ static void ignoreBrokenPipes() {
 }
 
 std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout,
-                                 std::optional<milliseconds> connecting) {
+                                 std::optional<milliseconds> connectTimeout) {
   ignoreBrokenPipes();
   // c10d would print lost connections with a backtrace, beside our own message.
   FLAGS_caffe2_log_level = 4;
   const bool isServer = launch.rank == 0 && !launch.agentHoldsStore;
-  auto store = connectStore(launch, isServer, connecting.value_or(timeout));
+  auto store = connectStore(launch, isServer, connectTimeout.value_or(timeout));
   store->setTimeout(timeout);
   return std::make_unique<TcpStore>(std::move(store));
 }
@@ -98,8 +98,8 @@ namespace {
 class GlooTransport final : public Transport {
 public:
   GlooTransport(c10::intrusive_ptr<ProcessGroupGloo> group) : group(std::move(group)) {}
-  std::unique_ptr<Message> send(uint32_t to, Tag tag, const void *data, size_t bytes) override;
-  std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) override;
+  std::unique_ptr<PendingMessage> send(uint32_t to, Tag tag, const void *data, size_t bytes) override;
+  std::unique_ptr<PendingMessage> receive(uint32_t from, Tag tag, void *data, size_t bytes) override;
   void close() override;
   void wait(c10d::Work &work, uint32_t peer);
 
@@ -113,7 +113,7 @@ private:
   bool isClosed = false;
 };
 
-class GlooMessage final : public Message {
+class GlooMessage final : public PendingMessage {
 public:
   GlooMessage(GlooTransport &transport, uint32_t peer, c10::intrusive_ptr<c10d::Work> work)
       : transport(transport), peer(peer), work(std::move(work)) {}
@@ -141,14 +141,14 @@ c10::intrusive_ptr<c10d::Work> GlooTransport::begin(uint32_t peer, const void *d
   }
 }
 
-std::unique_ptr<Message> GlooTransport::send(uint32_t to, Tag tag, const void *data, size_t bytes) {
+std::unique_ptr<PendingMessage> GlooTransport::send(uint32_t to, Tag tag, const void *data, size_t bytes) {
   return std::make_unique<GlooMessage>(*this, to,
                                        begin(to, data, bytes, [&](std::vector<at::Tensor> &tensors) {
                                          return group->send(tensors, int(to), int(tag));
                                        }));
 }
 
-std::unique_ptr<Message> GlooTransport::receive(uint32_t from, Tag tag, void *data, size_t bytes) {
+std::unique_ptr<PendingMessage> GlooTransport::receive(uint32_t from, Tag tag, void *data, size_t bytes) {
   return std::make_unique<GlooMessage>(*this, from,
                                        begin(from, data, bytes, [&](std::vector<at::Tensor> &tensors) {
                                          return group->recv(tensors, int(from), int(tag));

@@ -4,7 +4,7 @@
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/comm/RankSum.h"
-#include "runtime/device/DeviceCalls.h"
+#include "runtime/device/DeviceCollectives.h"
 #include <ATen/Functions.h>
 #include <algorithm>
 #include <cstring>
@@ -21,12 +21,12 @@ static constexpr int64_t kMaxSize = int64_t(1) << 40;
 
 PeerGroup::PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index,
                      DeviceProcessGroup *devices)
-    : transport(transport), first(first), size(size), index(index), devices(devices), heard(size),
-      posts(size) {
-  said.reserve(kFirst);
+    : transport(transport), first(first), size(size), index(index), devices(devices), receivedArgs(size),
+      peerArgs(size) {
+  sentArgs.reserve(kFirst);
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index)
-      heard[rank].resize(kFirst);
+      receivedArgs[rank].resize(kFirst);
 }
 
 std::string PeerGroup::awaited() const {
@@ -39,7 +39,7 @@ std::string PeerGroup::awaited() const {
   return who + " in spmd::" + nameOf(current);
 }
 
-void PeerGroup::awaitAll(std::vector<std::unique_ptr<Message>> &messages,
+void PeerGroup::awaitAll(std::vector<std::unique_ptr<PendingMessage>> &messages,
                          const std::vector<uint32_t> &others) {
   for (size_t i = 0; i < messages.size(); ++i) {
     waitsFor = others[i];
@@ -48,7 +48,7 @@ void PeerGroup::awaitAll(std::vector<std::unique_ptr<Message>> &messages,
   waitsFor = kNobody;
 }
 
-Tensor PeerGroup::onDevices(GroupOperation operation, llvm::function_ref<Tensor()> work) {
+Tensor PeerGroup::onDevices(CollectiveOp operation, llvm::function_ref<Tensor()> work) {
   current = operation;
   waitsFor = kDevices;
   Tensor result = work();
@@ -56,8 +56,8 @@ Tensor PeerGroup::onDevices(GroupOperation operation, llvm::function_ref<Tensor(
   return result;
 }
 
-void PeerGroup::swapOnDevices(llvm::function_ref<Tensor(uint32_t)> of,
-                              llvm::function_ref<Tensor(uint32_t)> into) {
+void PeerGroup::exchangePartsOnDevices(llvm::function_ref<Tensor(uint32_t)> of,
+                                       llvm::function_ref<Tensor(uint32_t)> into) {
   std::vector<Tensor> given(size), taken(size);
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index) {
@@ -67,29 +67,31 @@ void PeerGroup::swapOnDevices(llvm::function_ref<Tensor(uint32_t)> of,
   const Tensor &other = taken[index == 0 ? 1 : 0];
   given[index] = taken[index] = at::empty({0}, other.options());
   onDevices(current, [&] {
-    devices->swap(given, taken, other.device());
+    devices->allToAll(given, taken, other.device());
     return Tensor();
   });
 }
 
-void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref<Tensor(uint32_t)> into) {
+void PeerGroup::exchangeParts(llvm::function_ref<Tensor(uint32_t)> of,
+                              llvm::function_ref<Tensor(uint32_t)> into) {
   if (devices)
-    return swapOnDevices(of, into);
+    return exchangePartsOnDevices(of, into);
   // Keeps the tensors alive until the messages have arrived.
   std::vector<Tensor> given, taken;
-  std::vector<std::unique_ptr<Message>> messages;
+  std::vector<std::unique_ptr<PendingMessage>> messages;
   std::vector<uint32_t> others;
   for (uint32_t rank = 0; rank < size; ++rank) {
     if (rank == index)
       continue;
     if (Tensor tensor = into(rank); tensor.numel() > 0) {
       messages.push_back(
-          transport.receive(first + rank, Tag::Group, tensor.mutable_data_ptr(), tensor.nbytes()));
+          transport.receive(first + rank, Tag::Collective, tensor.mutable_data_ptr(), tensor.nbytes()));
       others.push_back(first + rank);
       taken.push_back(tensor);
     }
     if (Tensor tensor = of(rank); tensor.numel() > 0) {
-      messages.push_back(transport.send(first + rank, Tag::Group, tensor.const_data_ptr(), tensor.nbytes()));
+      messages.push_back(
+          transport.send(first + rank, Tag::Collective, tensor.const_data_ptr(), tensor.nbytes()));
       others.push_back(first + rank);
       given.push_back(tensor);
     }
@@ -104,7 +106,7 @@ void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref
 
 namespace {
 struct Head {
-  GroupOperation operation;
+  CollectiveOp operation;
   uint8_t dtype;
   int64_t dim, other, inlined, sizes, pieces, ranges;
   int64_t numbers() const { return sizes + pieces + ranges; }
@@ -115,7 +117,8 @@ static void append(std::vector<char> &bytes, const void *data, size_t count) {
   bytes.insert(bytes.end(), static_cast<const char *>(data), static_cast<const char *>(data) + count);
 }
 
-void PeerGroup::say(const GroupCall &call, const Tensor &tensor, IntArrayRef pieces, IntArrayRef ranges) {
+void PeerGroup::encodeArgs(const CollectiveCall &call, const Tensor &tensor, IntArrayRef pieces,
+                           IntArrayRef ranges) {
   Head head{};
   head.operation = call.operation;
   head.dtype = uint8_t(call.dtype);
@@ -128,13 +131,13 @@ void PeerGroup::say(const GroupCall &call, const Tensor &tensor, IntArrayRef pie
   TORCH_CHECK(used <= kFirst, "found ", pieces.size() / 3, " pieces and ", ranges.size() / 2,
               " ranges, expected fewer for processes to tell each other");
   head.inlined = !devices && tensor.nbytes() <= kFirst - used ? int64_t(tensor.nbytes()) : -1;
-  said.clear();
-  append(said, &head, sizeof head);
-  append(said, call.sizes.data(), call.sizes.size() * sizeof(int64_t));
-  append(said, pieces.data(), pieces.size() * sizeof(int64_t));
-  append(said, ranges.data(), ranges.size() * sizeof(int64_t));
+  sentArgs.clear();
+  append(sentArgs, &head, sizeof head);
+  append(sentArgs, call.sizes.data(), call.sizes.size() * sizeof(int64_t));
+  append(sentArgs, pieces.data(), pieces.size() * sizeof(int64_t));
+  append(sentArgs, ranges.data(), ranges.size() * sizeof(int64_t));
   if (head.inlined > 0)
-    append(said, tensor.const_data_ptr(), tensor.nbytes());
+    append(sentArgs, tensor.const_data_ptr(), tensor.nbytes());
 }
 
 PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) const {
@@ -143,7 +146,7 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
   const int64_t room = int64_t(kFirst - sizeof head) / int64_t(sizeof(int64_t));
   auto isCount = [&](int64_t count) { return count >= 0 && count <= room; };
   TORCH_CHECK(isCount(head.sizes) && isCount(head.pieces) && isCount(head.ranges) && head.numbers() <= room &&
-                  head.operation <= GroupOperation::Broadcast &&
+                  head.operation <= CollectiveOp::Broadcast &&
                   dtypeOf(c10::ScalarType(head.dtype)) != plan::DType::Unknown,
               "found another message than a call of the group");
   std::vector<int64_t> numbers(head.numbers());
@@ -151,20 +154,20 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
   std::copy_n(message.data() + sizeof head, numbers.size() * sizeof(int64_t),
               reinterpret_cast<char *>(numbers.data()));
   IntArrayRef all(numbers);
-  CollectiveArgs post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)),
+  CollectiveArgs args{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)),
                        head.dim, head.other},
                       all.slice(head.sizes, head.pieces).vec(),
                       all.slice(head.sizes + head.pieces).vec()};
-  for (int64_t size : post.call.sizes)
+  for (int64_t size : args.call.sizes)
     TORCH_CHECK(size >= 0 && size <= kMaxSize, "found a tensor of impossible size");
   const size_t used = sizeof head + numbers.size() * sizeof(int64_t);
   if (head.inlined >= 0) {
-    const Tensor shape = at::empty(post.call.sizes, at::TensorOptions(post.call.dtype).device(at::kMeta));
+    const Tensor shape = at::empty(args.call.sizes, at::TensorOptions(args.call.dtype).device(at::kMeta));
     TORCH_CHECK(size_t(head.inlined) == shape.nbytes() && size_t(head.inlined) <= kFirst - used,
                 "found another tensor than its rank tells of");
-    post.inlined = message.data() + used;
+    args.inlined = message.data() + used;
   }
-  return post;
+  return args;
 }
 
 /// Calls `work` on the arguments of rank `rank`; its exceptions then name the rank.
@@ -176,35 +179,35 @@ template <typename Work> static auto ofRank(uint32_t rank, Work work) {
   }
 }
 
-void PeerGroup::checkWanted(const CollectiveArgs &asking) const {
-  const GroupCall &call = asking.call;
+void PeerGroup::checkRequestedParts(const CollectiveArgs &args) const {
+  const CollectiveCall &call = args.call;
   const int64_t dims = int64_t(call.sizes.size());
   auto isDim = [&](int64_t dim) { return dim >= 0 && dim < dims; };
-  const bool exchanges = call.operation == GroupOperation::AllToAll;
+  const bool exchanges = call.operation == CollectiveOp::AllToAll;
   int64_t gathered = 0, scattered = 0;
-  if (exchanges || call.operation == GroupOperation::AllGather) {
+  if (exchanges || call.operation == CollectiveOp::AllGather) {
     TORCH_CHECK(isDim(call.dim), "found dimension ", call.dim, " of ", dims);
-    for (const CollectiveArgs &giver : posts)
-      gathered += giver.call.sizes[call.dim];
+    for (const CollectiveArgs &source : peerArgs)
+      gathered += source.call.sizes[call.dim];
   }
-  if (exchanges || call.operation == GroupOperation::ReduceScatter) {
+  if (exchanges || call.operation == CollectiveOp::ReduceScatter) {
     const int64_t along = exchanges ? call.other : call.dim;
     TORCH_CHECK(isDim(along), "found dimension ", along, " of ", dims);
     scattered = call.sizes[along];
   }
-  TORCH_CHECK(extentOf(asking.pieces, 3) <= gathered && extentOf(asking.ranges, 2) <= scattered,
-              "found pieces of ", extentOf(asking.pieces, 3), " positions and ranges of ",
-              extentOf(asking.ranges, 2), ", expected no more than the ", gathered, " and ", scattered,
+  TORCH_CHECK(extentOf(args.pieces, 3) <= gathered && extentOf(args.ranges, 2) <= scattered,
+              "found pieces of ", extentOf(args.pieces, 3), " positions and ranges of ",
+              extentOf(args.ranges, 2), ", expected no more than the ", gathered, " and ", scattered,
               " that there are");
 }
 
 //===- Parts --------------------------------------------------------------===//
 
-/// The ranges that pieces take from rank `giver`.
-static std::vector<int64_t> rangesOf(IntArrayRef pieces, uint32_t giver) {
+/// The ranges that pieces take from rank `source`.
+static std::vector<int64_t> rangesOf(IntArrayRef pieces, uint32_t source) {
   std::vector<int64_t> ranges;
   for (size_t i = 0; i < pieces.size(); i += 3)
-    if (pieces[i] == giver)
+    if (pieces[i] == source)
       ranges.insert(ranges.end(), {pieces[i + 1], pieces[i + 2]});
   return ranges;
 }
@@ -215,67 +218,69 @@ static Tensor rangesAlong(const Tensor &tensor, int64_t dim, IntArrayRef ranges)
   return isWhole ? tensor : shard(tensor, dim, ranges);
 }
 
-Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t giver, const CollectiveArgs &asking,
-                         uint32_t asker) const {
-  const GroupCall &call = asking.call;
+Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t source, const CollectiveArgs &args,
+                         uint32_t destination) const {
+  const CollectiveCall &call = args.call;
   switch (call.operation) {
-  case GroupOperation::AllReduce: {
-    auto [begin, end] = chunkOf(tensor.numel(), size, asker);
+  case CollectiveOp::AllReduce: {
+    auto [begin, end] = chunkOf(tensor.numel(), size, destination);
     return tensor.view({-1}).slice(0, begin, end);
   }
-  case GroupOperation::ReduceScatter:
-    return rangesAlong(tensor, call.dim, asking.ranges);
-  case GroupOperation::AllGather:
-    return rangesAlong(tensor, call.dim, rangesOf(asking.pieces, giver));
-  case GroupOperation::AllToAll:
-    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(asking.pieces, giver)), call.other,
-                       asking.ranges);
-  case GroupOperation::Broadcast:
-    return giver == uint32_t(call.other) ? tensor : at::empty({0}, tensor.options());
+  case CollectiveOp::ReduceScatter:
+    return rangesAlong(tensor, call.dim, args.ranges);
+  case CollectiveOp::AllGather:
+    return rangesAlong(tensor, call.dim, rangesOf(args.pieces, source));
+  case CollectiveOp::AllToAll:
+    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(args.pieces, source)), call.other, args.ranges);
+  case CollectiveOp::Broadcast:
+    return source == uint32_t(call.other) ? tensor : at::empty({0}, tensor.options());
   }
   TORCH_CHECK(false, "found an operation that groups do not have");
 }
 
-std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, IntArrayRef pieces,
+std::vector<Tensor> PeerGroup::exchange(CollectiveCall call, const Tensor &tensor, IntArrayRef pieces,
                                         IntArrayRef ranges) {
   current = call.operation;
-  say(call, tensor, pieces, ranges);
-  std::vector<std::unique_ptr<Message>> messages;
+  encodeArgs(call, tensor, pieces, ranges);
+  std::vector<std::unique_ptr<PendingMessage>> messages;
   std::vector<uint32_t> others;
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index) {
       // A message may be shorter than that.
-      std::fill_n(heard[rank].begin(), sizeof(Head), 0);
-      messages.push_back(transport.receive(first + rank, Tag::Group, heard[rank].data(), heard[rank].size()));
-      messages.push_back(transport.send(first + rank, Tag::Group, said.data(), said.size()));
+      std::fill_n(receivedArgs[rank].begin(), sizeof(Head), 0);
+      messages.push_back(transport.receive(first + rank, Tag::Collective, receivedArgs[rank].data(),
+                                           receivedArgs[rank].size()));
+      messages.push_back(transport.send(first + rank, Tag::Collective, sentArgs.data(), sentArgs.size()));
       others.insert(others.end(), 2, first + rank);
     }
   awaitAll(messages, others);
   for (uint32_t rank = 0; rank < size; ++rank)
-    posts[rank] = ofRank(first + rank, [&] { return read(rank == index ? said : heard[rank]); });
-  verifyCollectiveMatch(first, size, [&](uint32_t rank) -> const GroupCall & { return posts[rank].call; });
+    peerArgs[rank] =
+        ofRank(first + rank, [&] { return read(rank == index ? sentArgs : receivedArgs[rank]); });
+  verifyCollectiveMatch(first, size,
+                        [&](uint32_t rank) -> const CollectiveCall & { return peerArgs[rank].call; });
   for (uint32_t rank = 0; rank < size; ++rank)
-    ofRank(first + rank, [&] { checkWanted(posts[rank]); });
+    ofRank(first + rank, [&] { checkRequestedParts(peerArgs[rank]); });
   // Whether there is a second round depends on the arguments of all ranks, so all ranks decide alike.
   bool isInlined = true;
-  for (const CollectiveArgs &post : posts)
-    isInlined &= post.inlined != nullptr;
+  for (const CollectiveArgs &args : peerArgs)
+    isInlined &= args.inlined != nullptr;
   auto tensorOf = [&](uint32_t rank) {
     return rank == index ? tensor
-           : isInlined   ? at::from_blob(const_cast<char *>(posts[rank].inlined), posts[rank].call.sizes,
-                                         tensor.options())
-                         : at::empty(posts[rank].call.sizes, tensor.options().device(at::kMeta));
+           : isInlined ? at::from_blob(const_cast<char *>(peerArgs[rank].inlined), peerArgs[rank].call.sizes,
+                                       tensor.options())
+                       : at::empty(peerArgs[rank].call.sizes, tensor.options().device(at::kMeta));
   };
   std::vector<Tensor> parts;
   for (uint32_t rank = 0; rank < size; ++rank) {
-    Tensor part = isInlined && call.operation == GroupOperation::AllReduce
+    Tensor part = isInlined && call.operation == CollectiveOp::AllReduce
                       ? tensorOf(rank)
-                      : partOf(tensorOf(rank), rank, posts[index], index);
+                      : partOf(tensorOf(rank), rank, peerArgs[index], index);
     parts.push_back(part.is_meta() ? at::empty(part.sizes(), tensor.options()) : part);
   }
   if (!isInlined)
-    swap([&](uint32_t rank) { return partOf(tensor, index, posts[rank], rank).contiguous(); },
-         [&](uint32_t rank) { return parts[rank]; });
+    exchangeParts([&](uint32_t rank) { return partOf(tensor, index, peerArgs[rank], rank).contiguous(); },
+                  [&](uint32_t rank) { return parts[rank]; });
   return parts;
 }
 
@@ -287,8 +292,8 @@ void PeerGroup::sumInto(const Tensor &result, const std::vector<Tensor> &parts) 
   std::vector<const char *> inputs;
   for (const Tensor &part : parts)
     inputs.push_back(static_cast<const char *>(part.const_data_ptr()));
-  char *place = static_cast<char *>(result.mutable_data_ptr());
-  sumInOrder(result.scalar_type(), inputs, llvm::ArrayRef(place), result.numel());
+  char *sum = static_cast<char *>(result.mutable_data_ptr());
+  sumInOrder(result.scalar_type(), inputs, llvm::ArrayRef(sum), result.numel());
 }
 
 Tensor PeerGroup::allReduce(const Tensor &given) {
@@ -297,11 +302,11 @@ Tensor PeerGroup::allReduce(const Tensor &given) {
     // NCCL does not support int16, and adds bools differently.
     const c10::ScalarType type = given.scalar_type();
     const bool isNarrow = type == at::kShort || type == at::kBool;
-    return onDevices(GroupOperation::AllReduce,
-                     [&] { return devices->sum(isNarrow ? given.to(at::kInt) : given).to(type); });
+    return onDevices(CollectiveOp::AllReduce,
+                     [&] { return devices->allReduce(isNarrow ? given.to(at::kInt) : given).to(type); });
   }
   const Tensor tensor = given.contiguous();
-  const std::vector<Tensor> parts = exchange(callOf(GroupOperation::AllReduce, tensor), tensor, {}, {});
+  const std::vector<Tensor> parts = exchange(callOf(CollectiveOp::AllReduce, tensor), tensor, {}, {});
   Tensor result = at::empty(tensor.sizes(), tensor.options());
   if (tensor.numel() == 0)
     return result;
@@ -312,7 +317,7 @@ Tensor PeerGroup::allReduce(const Tensor &given) {
   };
   sumInto(isWhole ? result : chunk(index), parts);
   if (!isWhole)
-    swap([&](uint32_t) { return chunk(index); }, chunk);
+    exchangeParts([&](uint32_t) { return chunk(index); }, chunk);
   return result;
 }
 
@@ -320,7 +325,7 @@ Tensor PeerGroup::reduceScatter(const Tensor &given, int64_t dim, IntArrayRef ra
   checkSummable(given.scalar_type());
   const Tensor tensor = given.contiguous();
   const std::vector<Tensor> parts =
-      exchange(callOf(GroupOperation::ReduceScatter, tensor, dim), tensor, {}, ranges);
+      exchange(callOf(CollectiveOp::ReduceScatter, tensor, dim), tensor, {}, ranges);
   if (devices)
     return sumOn(tensor.device(), parts);
   Tensor result = at::empty(sizesWith(tensor, dim, extentOf(ranges, 2)), tensor.options());
@@ -352,8 +357,7 @@ Tensor PeerGroup::allGather(const Tensor &given, int64_t dim, IntArrayRef pieces
   const std::vector<int64_t> sizes = sizesWith(given, dim, extentOf(pieces, 3));
   checkPieces(pieces);
   const Tensor tensor = given.contiguous();
-  return join(exchange(callOf(GroupOperation::AllGather, tensor, dim), tensor, pieces, {}), dim, pieces,
-              sizes);
+  return join(exchange(callOf(CollectiveOp::AllGather, tensor, dim), tensor, pieces, {}), dim, pieces, sizes);
 }
 
 Tensor PeerGroup::allToAll(const Tensor &given, int64_t from, IntArrayRef pieces, int64_t to,
@@ -364,7 +368,7 @@ Tensor PeerGroup::allToAll(const Tensor &given, int64_t from, IntArrayRef pieces
   sizes[from] = extentOf(pieces, 3);
   checkPieces(pieces);
   const Tensor tensor = given.contiguous();
-  return join(exchange(callOf(GroupOperation::AllToAll, tensor, from, to), tensor, pieces, ranges), from,
+  return join(exchange(callOf(CollectiveOp::AllToAll, tensor, from, to), tensor, pieces, ranges), from,
               pieces, sizes);
 }
 
@@ -372,9 +376,9 @@ Tensor PeerGroup::broadcast(const Tensor &given, int64_t root) {
   TORCH_CHECK(root >= 0 && root < int64_t(size), "found root ", root, ", expected one of the group's ", size,
               " ranks");
   if (devices)
-    return onDevices(GroupOperation::Broadcast, [&] { return devices->broadcast(given, uint32_t(root)); });
+    return onDevices(CollectiveOp::Broadcast, [&] { return devices->broadcast(given, uint32_t(root)); });
   const Tensor tensor = given.contiguous();
-  return exchange(callOf(GroupOperation::Broadcast, tensor, -1, root), tensor, {}, {})[root].clone();
+  return exchange(callOf(CollectiveOp::Broadcast, tensor, -1, root), tensor, {}, {})[root].clone();
 }
 
 } // namespace cleave::runtime

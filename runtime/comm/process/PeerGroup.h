@@ -2,10 +2,10 @@
 #ifndef CLEAVE_RUNTIME_COMM_PROCESS_PEERGROUP_H
 #define CLEAVE_RUNTIME_COMM_PROCESS_PEERGROUP_H
 
+#include "runtime/comm/CollectiveCall.h"
 #include "runtime/comm/Communicator.h"
-#include "runtime/comm/GroupCall.h"
 #include "runtime/comm/Transport.h"
-#include "runtime/comm/local/DeviceProcessGroup.h"
+#include "runtime/comm/process/DeviceProcessGroup.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <atomic>
 #include <string>
@@ -18,7 +18,8 @@ namespace cleave::runtime {
 ///   its own tensor where that is small;
 /// - ranks send each other the parts, unless all tensors came in the first round;
 /// - large all-reduce only: each rank has added one chunk, and sends it to all.
-/// Results are bitwise equal to those of LocalGroup. No further call may follow one that threw.
+/// Results are bitwise equal to those of LocalGroup, except an all-reduce over GPUs, whose order of additions
+/// NCCL chooses. No further call may follow one that threw.
 class PeerGroup final : public Communicator {
 public:
   /// \param first  rank in the plan of the group's first rank. The group is the ranks [first, first + size),
@@ -41,7 +42,7 @@ public:
 private:
   /// A rank's arguments of a collective, sent in the first round.
   struct CollectiveArgs {
-    GroupCall call;
+    CollectiveCall call;
     /// The parts that it needs: pieces of the ranks' tensors along `dim`, and ranges; see
     /// collectives/Collectives.h.
     std::vector<int64_t> pieces, ranges;
@@ -50,40 +51,42 @@ private:
   };
 
   /// The parts that this rank needs of all ranks' tensors, by rank.
-  std::vector<at::Tensor> exchange(GroupCall call, const at::Tensor &tensor, at::IntArrayRef pieces,
+  std::vector<at::Tensor> exchange(CollectiveCall call, const at::Tensor &tensor, at::IntArrayRef pieces,
                                    at::IntArrayRef ranges);
-  void say(const GroupCall &call, const at::Tensor &tensor, at::IntArrayRef pieces, at::IntArrayRef ranges);
+  void encodeArgs(const CollectiveCall &call, const at::Tensor &tensor, at::IntArrayRef pieces,
+                  at::IntArrayRef ranges);
   /// Parses a first-round message. Throws if it is malformed.
   CollectiveArgs read(const std::vector<char> &message) const;
   /// Throws where a rank asks for more than there is. All arguments have been read and match.
-  void checkWanted(const CollectiveArgs &asking) const;
-  /// The part of `giver`'s tensor that `asker` needs by its arguments `asking`.
-  at::Tensor partOf(const at::Tensor &tensor, uint32_t giver, const CollectiveArgs &asking,
-                    uint32_t asker) const;
+  void checkRequestedParts(const CollectiveArgs &args) const;
+  /// The part of `source`'s tensor that `destination` needs by its arguments `args`.
+  at::Tensor partOf(const at::Tensor &tensor, uint32_t source, const CollectiveArgs &args,
+                    uint32_t destination) const;
   /// Sends `of(rank)` to every other rank, and receives `into(rank)` from it.
-  void swap(llvm::function_ref<at::Tensor(uint32_t)> of, llvm::function_ref<at::Tensor(uint32_t)> into);
-  void checkPieces(at::IntArrayRef pieces) const;
-  /// As swap, from GPU to GPU.
-  void swapOnDevices(llvm::function_ref<at::Tensor(uint32_t)> of,
+  void exchangeParts(llvm::function_ref<at::Tensor(uint32_t)> of,
                      llvm::function_ref<at::Tensor(uint32_t)> into);
+  void checkPieces(at::IntArrayRef pieces) const;
+  /// As exchangeParts, from GPU to GPU.
+  void exchangePartsOnDevices(llvm::function_ref<at::Tensor(uint32_t)> of,
+                              llvm::function_ref<at::Tensor(uint32_t)> into);
   /// Runs `work`, which waits for the GPUs of all ranks.
-  at::Tensor onDevices(GroupOperation operation, llvm::function_ref<at::Tensor()> work);
+  at::Tensor onDevices(CollectiveOp operation, llvm::function_ref<at::Tensor()> work);
   /// Adds CPU tensors of one size, in their order, into `result`.
   void sumInto(const at::Tensor &result, const std::vector<at::Tensor> &parts) const;
-  void awaitAll(std::vector<std::unique_ptr<Message>> &messages, const std::vector<uint32_t> &from);
+  void awaitAll(std::vector<std::unique_ptr<PendingMessage>> &messages, const std::vector<uint32_t> &from);
 
   Transport &transport;
   const uint32_t first, size, index;
   DeviceProcessGroup *const devices;
   /// First-round messages: the sent one, and the received ones by rank.
-  std::vector<char> said;
-  std::vector<std::vector<char>> heard;
-  std::vector<CollectiveArgs> posts;
+  std::vector<char> sentArgs;
+  std::vector<std::vector<char>> receivedArgs;
+  std::vector<CollectiveArgs> peerArgs;
   static constexpr int64_t kNobody = -1, kDevices = -2;
   /// The rank that is waited for, or one of these constants (kDevices: the GPUs of all ranks), and the
   /// operation.
   std::atomic<int64_t> waitsFor{kNobody};
-  std::atomic<GroupOperation> current{GroupOperation::AllReduce};
+  std::atomic<CollectiveOp> current{CollectiveOp::AllReduce};
 };
 
 } // namespace cleave::runtime

@@ -14,8 +14,8 @@ func.func @operators(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %b: tensor<16xf3
   // Several results.
   // CHECK: %{{.*}}:2 = aten.max.dim(%{{.*}}) : (tensor<4x8xf32>, i64, i1) -> (tensor<4xf32>, tensor<4xi64>)
   %3:2 = aten.max.dim(%x, %n, %none) : (tensor<4x8xf32>, i64, i1) -> (tensor<4xf32>, tensor<4xi64>)
-  // CHECK: aten.relu(%{{.*}}) {cleave.stage = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %4 = aten.relu(%x) {cleave.stage = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK: aten.relu(%{{.*}}) {cleave.stage_index = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %4 = aten.relu(%x) {cleave.stage_index = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   // CHECK: prim.NumToTensor.Scalar(%{{.*}}) : (i64) -> tensor<i64>
   %5 = prim.NumToTensor.Scalar(%n) : (i64) -> tensor<i64>
   // Any number of operands, and no result.

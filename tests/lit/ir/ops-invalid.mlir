@@ -26,16 +26,16 @@ func.func @f() {
 // -----
 
 func.func @f() {
-  // expected-error @below {{found a value of 2 integers for 'tensor<3xi64>'}}
-  %0 = cleave.param "w" {role = "constant", value = array<i64: 1, 2>} : tensor<3xi64>
+  // expected-error @below {{found 2 integers for 'tensor<3xi64>'}}
+  %0 = cleave.param "w" {role = "constant", integers = array<i64: 1, 2>} : tensor<3xi64>
   return
 }
 
 // -----
 
 func.func @f() {
-  // expected-error @below {{found a value of 1 integers for 'tensor<f32>'}}
-  %0 = cleave.param "w" {role = "constant", value = array<i64: 1>} : tensor<f32>
+  // expected-error @below {{found 1 integers for 'tensor<f32>'}}
+  %0 = cleave.param "w" {role = "constant", integers = array<i64: 1>} : tensor<f32>
   return
 }
 

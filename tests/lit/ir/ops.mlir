@@ -7,8 +7,8 @@ func.func @values(%x: tensor<4x8xf32>, %n: i64) -> tensor<4x8xf32> {
   %w = cleave.param "wte.weight" {aliases = ["head.weight"], role = "parameter"} : tensor<50x8xf32>
   // CHECK: cleave.param "wpe.position_ids" {role = "buffer"} : tensor<1x8xi64>
   %b = cleave.param "wpe.position_ids" {role = "buffer"} : tensor<1x8xi64>
-  // CHECK: cleave.param "constants.0" {role = "constant", value = array<i64: 12>} : tensor<i64>
-  %c = cleave.param "constants.0" {role = "constant", value = array<i64: 12>} : tensor<i64>
+  // CHECK: cleave.param "constants.0" {integers = array<i64: 12>, role = "constant"} : tensor<i64>
+  %c = cleave.param "constants.0" {role = "constant", integers = array<i64: 12>} : tensor<i64>
   // CHECK: cleave.param "constants.1" {number = 5.000000e-01 : f64, role = "constant"} : tensor<f32>
   %scalar = cleave.param "constants.1" {role = "constant", number = 0.5 : f64} : tensor<f32>
   // CHECK: cleave.param "late" {role = "buffer"} : !cleave.tensor

@@ -11,23 +11,23 @@
 
 // Through a view that merges the batch with another dimension, and back.
 // CHECK-LABEL: func.func @through_rows(
-// CHECK-SAME: cleave.schedule = #cleave.schedule<ranks = 2, microbatches = 4, batch = "batch"
+// CHECK-SAME: cleave.schedule = #cleave.schedule<pipeline_ranks = 2, microbatches = 4, batch = "batch"
 // CHECK-SAME: cleave.target = #cleave.target<machine = "{{[0-9a-f]+}}", link = [5.000000e-06, 1.000000e+10]
 // CHECK-SAME: threads = [1, 1]
 // AUTO-LABEL: func.func @through_rows(
-// AUTO-SAME: #cleave.schedule<ranks = 2, microbatch_seconds
+// AUTO-SAME: #cleave.schedule<pipeline_ranks = 2, microbatch_seconds
 // LIMITED-LABEL: func.func @through_rows(
 // LIMITED-SAME: memory_limits = [80000000000, 80000000000]
 // WHOLE-LABEL: func.func @through_rows(
 // WHOLE-NOT: memory_limits
-// WHOLE-SAME: #cleave.schedule<ranks = 2, microbatch_seconds
+// WHOLE-SAME: #cleave.schedule<pipeline_ranks = 2, microbatch_seconds
 func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none
   %rows = cleave.constant([-1, 64]) : !cleave.list<i64>
   %back = cleave.constant([-1, 8, 64]) : !cleave.list<i64>
   %0 = aten.view(%x, %rows) : (!x, !cleave.list<i64>) -> !rows
-  %1 = aten.linear(%0, %w, %none) {cleave.stage = 0 : i64} : (!rows, !w, none) -> !rows
+  %1 = aten.linear(%0, %w, %none) {cleave.stage_index = 0 : i64} : (!rows, !w, none) -> !rows
   %2 = aten.view(%1, %back) : (!rows, !cleave.list<i64>) -> !x
   return %2 : !x
 }
@@ -43,8 +43,8 @@ func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} 
 func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} {
   %w = cleave.param "w" {role = "parameter"} : !bigw
   %none = cleave.constant(unit) : none
-  %0 = aten.linear(%x, %w, %none) {cleave.stage = 0 : i64} : (!big, !bigw, none) -> !big
-  %1 = aten.linear(%0, %w, %none) {cleave.stage = 1 : i64} : (!big, !bigw, none) -> !big
+  %0 = aten.linear(%x, %w, %none) {cleave.stage_index = 0 : i64} : (!big, !bigw, none) -> !big
+  %1 = aten.linear(%0, %w, %none) {cleave.stage_index = 1 : i64} : (!big, !bigw, none) -> !big
   return %1 : !big
 }
 
@@ -53,10 +53,10 @@ func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} 
 // CHECK-NOT: {{link_overrides|memory_limits|batch_obstacle}}
 // CHECK: return
 func.func @says_otherwise(%x: !x) -> !x
-    attributes {cleave.symbols = {batch = 4}, cleave.schedule = #cleave.schedule<ranks = 3, batch_obstacle = "a wall">,
+    attributes {cleave.symbols = {batch = 4}, cleave.schedule = #cleave.schedule<pipeline_ranks = 3, batch_obstacle = "a wall">,
                 cleave.target = #cleave.target<link_overrides = [#cleave.link_override<0 -> 1, [1.0, 1.0]>],
                                                memory_limits = [1]>} {
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (!x) -> !x
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (!x) -> !x
   return %0 : !x
 }
 

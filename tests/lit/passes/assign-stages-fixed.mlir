@@ -7,15 +7,15 @@
 
 // h.10 is not inside h.1, and the second call of a shared module is.
 // CHECK-LABEL: func.func @forward(
-// CHECK: aten.relu({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
+// CHECK: aten.relu({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
 // TWO-LABEL: func.func @forward(
-// TWO: aten.relu({{.*}}) {cleave.stage = 0 : i64}
-// TWO: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// TWO: aten.linear({{.*}}) {cleave.stage = 2 : i64}
-// TWO: aten.linear({{.*}}) {cleave.stage = 2 : i64}
+// TWO: aten.relu({{.*}}) {cleave.stage_index = 0 : i64}
+// TWO: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// TWO: aten.linear({{.*}}) {cleave.stage_index = 2 : i64}
+// TWO: aten.linear({{.*}}) {cleave.stage_index = 2 : i64}
 func.func @forward(%x: !x) -> !x {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none

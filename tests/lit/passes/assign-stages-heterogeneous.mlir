@@ -10,8 +10,8 @@
 // CHECK-SAME: microbatch_seconds = [0.128{{[0-9]+}}, 0.130{{[0-9]+}}]
 // CHECK-SAME: link_overrides = [#cleave.link_override<0 -> 1, [2.500000e-01, 1.000000e+11]>, #cleave.link_override<1 -> 0,
 // CHECK-SAME: [2.500000e-01, 1.000000e+11]>]
-// CHECK-COUNT-3: cleave.stage = 0
-// CHECK: cleave.stage = 1
+// CHECK-COUNT-3: cleave.stage_index = 0
+// CHECK: cleave.stage_index = 1
 // QUICK: #cleave.cut<seconds = [0.128{{[0-9]+}}, 0.130{{[0-9]+}}]
 !x = tensor<512x2048xf32>
 !w = tensor<2048x2048xf32>

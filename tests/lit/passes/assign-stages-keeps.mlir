@@ -7,15 +7,15 @@
 // CHECK: cleave.constant(unit) : none
 // CHECK: return
 func.func @cut_before(%x: tensor<2xf32>) -> (tensor<2xf32>, none) attributes {cleave.cut = #cleave.cut<seconds = [1.0, 1.0], recv_bytes = [0, 7], bottleneck = "aten.relu">} {
-  %none = cleave.constant(unit) {cleave.stage = 7 : i64} : none
-  %0 = aten.relu(%x) {cleave.stage = 3 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %none = cleave.constant(unit) {cleave.stage_index = 7 : i64} : none
+  %0 = aten.relu(%x) {cleave.stage_index = 3 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %0, %none : tensor<2xf32>, none
 }
 
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME: recv_bytes = [0],
-// CHECK: aten.relu({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.tanh({{.*}}) {cleave.stage = 0 : i64}
+// CHECK: aten.relu({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.tanh({{.*}}) {cleave.stage_index = 0 : i64}
 func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = aten.relu(%x) : (tensor<2xf32>) -> tensor<2xf32>
   %1 = aten.tanh(%0) : (tensor<2xf32>) -> tensor<2xf32>

@@ -6,14 +6,14 @@
 // RUN: not cleave-opt %s --assign-stages="stages=2 weight-limits=1" 2>&1 | FileCheck %s --check-prefix=COUNT
 // No stage has more weights than its device has memory: three weights of 16 KiB before the one operation that takes most of the time.
 
-// FAST: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 0
-// FAST: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 0
-// FAST: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 0
-// FAST: aten.linear({{.*}}cleave.stage = 1
-// FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 0
-// FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 0
-// FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 1
-// FITS: aten.linear({{.*}}cleave.stage = 1
+// FAST: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage_index = 0
+// FAST: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage_index = 0
+// FAST: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage_index = 0
+// FAST: aten.linear({{.*}}cleave.stage_index = 1
+// FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage_index = 0
+// FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage_index = 0
+// FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage_index = 1
+// FITS: aten.linear({{.*}}cleave.stage_index = 1
 // NONE: stage cut: no cut into 2 stages holds at most 20000 bytes of weights each; use --mesh pp=3 or more, or devices with memory for 32768 bytes of weights
 // COUNT: found 1 weight limits, expected 2, one a stage
 func.func @forward(%x: tensor<1x64xf32>, %y: tensor<4096x64xf32>) -> tensor<4096x1xf32> {

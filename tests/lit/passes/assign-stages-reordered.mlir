@@ -11,12 +11,12 @@
 
 // CHECK-LABEL: func.func @two_chains(
 // CHECK-SAME: bound = [{{[0-9.eE-]+}}], proof = "exact: 16 downsets"
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
 
 // SPLIT-LABEL: func.func @two_chains(
 // SPLIT-SAME: %[[X:.*]]: tensor<64x1024xf32>, %[[Y:.*]]: tensor<64x1024xf32>)

@@ -9,13 +9,13 @@
 // CHECK-SAME: cleave.cut = #cleave.cut<seconds = [{{[0-9.eE-]+, [0-9.eE-]+}}], recv_bytes = [0, 65536],
 // CHECK-NOT: bottleneck
 // CHECK: cleave.param
-// CHECK-NOT: cleave.stage
+// CHECK-NOT: cleave.stage_index
 // CHECK: cleave.constant
-// CHECK-NOT: cleave.stage
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
+// CHECK-NOT: cleave.stage_index
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
 func.func @balanced(%x: !x) -> !x {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none
@@ -42,10 +42,10 @@ func.func @bottleneck(%x: !x) -> tensor<64x8192xf32> {
 !short = tensor<?x256xf32, #cleave.layout<dims = ["short", "256"]>>
 !long = tensor<?x256xf32, #cleave.layout<dims = ["long", "256"]>>
 // CHECK-LABEL: func.func @named_dimensions(
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
 func.func @named_dimensions(%x: !short, %y: !long) -> (!short, !long)
     attributes {cleave.symbols = {short = 8, long = 512}} {
   %w = cleave.param "w" {role = "parameter"} : !w
@@ -61,13 +61,13 @@ func.func @named_dimensions(%x: !short, %y: !long) -> (!short, !long)
 // CHECK-LABEL: func.func @cheap_producers(
 // CHECK-SAME: recv_bytes = [0, 1048576]
 // CHECK: cleave.param "row"
-// CHECK-NOT: cleave.stage
+// CHECK-NOT: cleave.stage_index
 // CHECK: aten.lt.Tensor
-// CHECK-NOT: cleave.stage
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.mul.Tensor({{.*}}) {cleave.stage
-// CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.mul.Tensor({{.*}}) {cleave.stage = 1 : i64}
+// CHECK-NOT: cleave.stage_index
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.mul.Tensor({{.*}}) {cleave.stage_index
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.mul.Tensor({{.*}}) {cleave.stage_index = 1 : i64}
 func.func @cheap_producers(%x: tensor<1024x256xf32>) -> tensor<1024x256xf32> {
   %w = cleave.param "w" {role = "parameter"} : !w
   %row = cleave.param "row" {role = "buffer"} : tensor<256xf32>
@@ -83,10 +83,10 @@ func.func @cheap_producers(%x: tensor<1024x256xf32>) -> tensor<1024x256xf32> {
 // A list does not travel: what makes it and what takes it apart are in one stage with all between, though two linears a
 // stage would be faster.
 // CHECK-LABEL: func.func @lists_stay(
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: aten.split.Tensor({{.*}}) {cleave.stage = 1 : i64}
-// CHECK-COUNT-3: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: cleave.unpack {{.*}} {cleave.stage = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: aten.split.Tensor({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK-COUNT-3: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: cleave.unpack {{.*}} {cleave.stage_index = 1 : i64}
 func.func @lists_stay(%x: !x) -> (tensor<32x256xf32>, tensor<32x256xf32>, !x) {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none
@@ -103,11 +103,11 @@ func.func @lists_stay(%x: !x) -> (tensor<32x256xf32>, tensor<32x256xf32>, !x) {
 
 // Nor does a list that is appended to, and no stage makes it again for itself.
 // CHECK-LABEL: func.func @changed_lists_stay(
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: cleave.list() {cleave.stage = 1 : i64}
-// CHECK: aten.append.t({{.*}}) {cleave.stage = 1 : i64}
-// CHECK-COUNT-3: aten.linear({{.*}}) {cleave.stage = 1 : i64}
-// CHECK: aten.stack({{.*}}) {cleave.stage = 1 : i64}
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: cleave.list() {cleave.stage_index = 1 : i64}
+// CHECK: aten.append.t({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK-COUNT-3: aten.linear({{.*}}) {cleave.stage_index = 1 : i64}
+// CHECK: aten.stack({{.*}}) {cleave.stage_index = 1 : i64}
 func.func @changed_lists_stay(%x: !x) -> !cleave.tensor {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none
@@ -125,11 +125,11 @@ func.func @changed_lists_stay(%x: !x) -> !cleave.tensor {
 
 // Control flow is one operation: its regions are in its stage.
 // CHECK-LABEL: func.func @control_flow(
-// CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
-// CHECK: cleave.if %{{.*}} : tensor<64x256xf32> attributes {cleave.stage = 1 : i64} {
-// CHECK-NOT: cleave.stage
+// CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
+// CHECK: cleave.if %{{.*}} : tensor<64x256xf32> attributes {cleave.stage_index = 1 : i64} {
+// CHECK-NOT: cleave.stage_index
 // CHECK: } else {
-// CHECK-NOT: cleave.stage
+// CHECK-NOT: cleave.stage_index
 // CHECK: return
 func.func @control_flow(%x: !x, %c: i1) -> !x {
   %w = cleave.param "w" {role = "parameter"} : !w

@@ -50,7 +50,7 @@ func.func @static(%x: tensor<4x8xf32>) -> i64 {
 // CHECK: return %[[N]]
 func.func @through_tensors(%ids: !ids) -> i64 attributes {cleave.symbols = {batch = 4, seq = 128}} {
   %zero = cleave.constant(0 : i64) : i64
-  %heads = cleave.param "constants.0" {role = "constant", value = array<i64: 12>} : tensor<i64>
+  %heads = cleave.param "constants.0" {role = "constant", integers = array<i64: 12>} : tensor<i64>
   %batch = aten.size.int(%ids, %zero) : (!ids, i64) -> i64
   %0 = prim.NumToTensor.Scalar(%batch) : (i64) -> !cleave.tensor
   %1 = aten.mul.Tensor(%0, %heads) : (!cleave.tensor, tensor<i64>) -> !cleave.tensor

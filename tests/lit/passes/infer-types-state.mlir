@@ -35,7 +35,7 @@ func.func @changes_its_type(%x: tensor<4xf32>) -> !cleave.tensor {
 // CHECK-LABEL: func.func @numbers_change
 // CHECK: aten.slice.Tensor({{.*}}) -> !cleave.tensor
 func.func @numbers_change(%x: tensor<4xf32>) -> !cleave.tensor {
-  %count = cleave.param "count" {role = "buffer", value = array<i64: 3>} : tensor<i64>
+  %count = cleave.param "count" {role = "buffer", integers = array<i64: 3>} : tensor<i64>
   %zero = cleave.constant(0 : i64) : i64
   %one = cleave.constant(1 : i64) : i64
   %state = cleave.state "count" from %count : (tensor<i64>) -> tensor<i64>

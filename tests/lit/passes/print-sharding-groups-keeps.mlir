@@ -2,7 +2,7 @@
 // What cannot be split is left out.
 
 // Six tokens make the view one of rows by chance: of other numbers of tokens it takes every part of a row.
-// CHECK: class of named dim 0: 6 parts, 2 tensors, 0 sums, 1 gathers, 0 reshards, 0 outputs
+// CHECK: sharding group of named dim 0: 6 parts, 2 tensors, 0 all-reduces, 1 all-gathers, 0 reshards, 0 outputs
 // CHECK-NEXT: weight named dim 0, first half 0:3
 // CHECK-NEXT: gather operand 0 of aten.reshape
 func.func @named(%x: tensor<?x4xf32, #cleave.layout<dims = ["n", "4"]>>)
@@ -18,7 +18,7 @@ func.func @named(%x: tensor<?x4xf32, #cleave.layout<dims = ["n", "4"]>>)
 }
 
 // Positions that alternate are printed to the last.
-// CHECK: class of long dim 0
+// CHECK: sharding group of long dim 0
 // CHECK-NEXT: first half 0:2 {{.*}} 76:78{{$}}
 func.func @long() -> tensor<20x2x2xf32> {
   %w = cleave.param "long" {role = "parameter"} : tensor<80xf32>
@@ -32,7 +32,7 @@ func.func @long() -> tensor<20x2x2xf32> {
 }
 
 // Nothing is said of weights without a dimension that has two positions.
-// CHECK-NOT: class
+// CHECK-NOT: sharding group
 func.func @none(%x: tensor<4x1xf32>) -> tensor<4x1xf32> {
   %w = cleave.param "one" {role = "parameter"} : tensor<1x1xf32>
   %b = cleave.param "scalar" {role = "parameter"} : tensor<f32>

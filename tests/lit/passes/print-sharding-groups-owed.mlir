@@ -2,11 +2,11 @@
 // What a split owes is printed, wherever the split tensors go.
 
 // A sum of a tensor and its transpose splits one dimension, and needs the operand whole that is split in the other.
-// CHECK: class of w dim 0: 4 parts, {{.*}} 1 gathers, 0 reshards, 1 outputs
+// CHECK: sharding group of w dim 0: 4 parts, {{.*}} 1 all-gathers, 0 reshards, 1 outputs
 // CHECK-NEXT: weight w dim 0
 // CHECK-NEXT: gather operand 1 of aten.add.Tensor
 // CHECK-NEXT: output 0
-// CHECK: class of w dim 1: 4 parts, {{.*}} 1 gathers, 0 reshards, 1 outputs
+// CHECK: sharding group of w dim 1: 4 parts, {{.*}} 1 all-gathers, 0 reshards, 1 outputs
 func.func @transposed() -> !cleave.tensor {
   %w = cleave.param "w" {role = "parameter"} : tensor<4x4xf32>
   %zero = cleave.constant(0 : i64) : i64
@@ -21,8 +21,8 @@ func.func @transposed() -> !cleave.tensor {
 }
 
 // A bias that is not split is added by one rank.
-// CHECK: class of up dim 0: 8 parts, {{.*}} 1 sums, 0 gathers, 0 reshards, 0 outputs
-// CHECK: sum aten.linear
+// CHECK: sharding group of up dim 0: 8 parts, {{.*}} 1 all-reduces, 0 all-gathers, 0 reshards, 0 outputs
+// CHECK: all-reduce aten.linear
 // CHECK-NEXT: add once operand 2 of aten.linear
 func.func @bias(%x: tensor<4x6xf32>) -> !cleave.tensor {
   %up = cleave.param "up" {role = "parameter"} : tensor<8x6xf32>
@@ -35,10 +35,10 @@ func.func @bias(%x: tensor<4x6xf32>) -> !cleave.tensor {
 }
 
 // Products with vectors and plain sums are sums of parts.
-// CHECK: class of m dim 1: 8 parts, {{.*}} 1 sums, 0 gathers
-// CHECK: sum aten.mv
-// CHECK: class of s dim 1: 6 parts, {{.*}} 1 sums, 0 gathers
-// CHECK: sum aten.sum.dim_IntList
+// CHECK: sharding group of m dim 1: 8 parts, {{.*}} 1 all-reduces, 0 all-gathers
+// CHECK: all-reduce aten.mv
+// CHECK: sharding group of s dim 1: 6 parts, {{.*}} 1 all-reduces, 0 all-gathers
+// CHECK: all-reduce aten.sum.dim_IntList
 func.func @vectors(%x: tensor<8xf32>) -> (!cleave.tensor, !cleave.tensor) {
   %m = cleave.param "m" {role = "parameter"} : tensor<3x8xf32>
   %w = cleave.param "s" {role = "parameter"} : tensor<5x6xf32>

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --print-sharding-groups -o /dev/null | FileCheck %s
 // Whatever is no operator of the body needs its tensors whole.
 
-// CHECK: class of branch dim 0: 4 parts, 2 tensors, 0 sums, 1 gathers, 0 reshards, 0 outputs
+// CHECK: sharding group of branch dim 0: 4 parts, 2 tensors, 0 all-reduces, 1 all-gathers, 0 reshards, 0 outputs
 // CHECK: gather operand 0 of aten.neg at
 func.func @branch(%c: i1) -> tensor<4x6xf32> {
   %w = cleave.param "branch" {role = "parameter"} : tensor<4x6xf32>
@@ -16,7 +16,7 @@ func.func @branch(%c: i1) -> tensor<4x6xf32> {
   return %1 : tensor<4x6xf32>
 }
 
-// CHECK: class of yielded dim 0: {{.*}} 1 gathers, 0 reshards, 0 outputs
+// CHECK: sharding group of yielded dim 0: {{.*}} 1 all-gathers, 0 reshards, 0 outputs
 // CHECK: gather operand 0 of cleave.yield at
 func.func @yield(%c: i1, %x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %w = cleave.param "yielded" {role = "parameter"} : tensor<4x6xf32>
@@ -28,7 +28,7 @@ func.func @yield(%c: i1, %x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   return %0 : tensor<4x6xf32>
 }
 
-// CHECK: class of carried dim 0: {{.*}} 1 gathers, 0 reshards, 0 outputs
+// CHECK: sharding group of carried dim 0: {{.*}} 1 all-gathers, 0 reshards, 0 outputs
 // CHECK: gather operand 2 of cleave.loop at
 func.func @loop(%trips: i64, %c: i1) -> tensor<4x6xf32> {
   %w = cleave.param "carried" {role = "parameter"} : tensor<4x6xf32>
@@ -41,9 +41,9 @@ func.func @loop(%trips: i64, %c: i1) -> tensor<4x6xf32> {
 }
 
 // Of what stands in a tuple, the item is returned; pieces that are taken as a list are cut from the whole.
-// CHECK: class of item dim 0: {{.*}} 0 gathers, 0 reshards, 1 outputs
+// CHECK: sharding group of item dim 0: {{.*}} 0 all-gathers, 0 reshards, 1 outputs
 // CHECK: output 0
-// CHECK: class of pieces dim 0: {{.*}} 1 gathers, 0 reshards, 0 outputs
+// CHECK: sharding group of pieces dim 0: {{.*}} 1 all-gathers, 0 reshards, 0 outputs
 // CHECK: gather operand 0 of aten.split.Tensor at
 func.func @aggregates() -> (tuple<tensor<4x6xf32>, i64>, tensor<8x6xf32>) {
   %w = cleave.param "item" {role = "parameter"} : tensor<4x6xf32>
@@ -58,7 +58,7 @@ func.func @aggregates() -> (tuple<tensor<4x6xf32>, i64>, tensor<8x6xf32>) {
 }
 
 // Every item of a list is split, not only the first.
-// CHECK: class of rows dim 1: 6 parts, {{.*}} 1 gathers, 0 reshards, 1 outputs
+// CHECK: sharding group of rows dim 1: 6 parts, {{.*}} 1 all-gathers, 0 reshards, 1 outputs
 // CHECK: gather operand 0 of aten.softmax.int
 func.func @items(%x: tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
   %w = cleave.param "rows" {role = "parameter"} : tensor<2x6xf32>
@@ -71,7 +71,7 @@ func.func @items(%x: tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
 }
 
 // Behind a tensor whose size is in the data there may be any positions: what is joined with it is gathered.
-// CHECK: class of rows dim 0: 4 parts, 1 tensors, 0 sums, 1 gathers
+// CHECK: sharding group of rows dim 0: 4 parts, 1 tensors, 0 all-reduces, 1 all-gathers
 // CHECK-NEXT: weight rows dim 0
 // CHECK-NEXT: gather operand 0 of cleave.list
 func.func @joined_with_unknown(%x: tensor<6xi64>) -> !cleave.tensor {

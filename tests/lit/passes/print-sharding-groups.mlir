@@ -2,13 +2,13 @@
 // What is split together, and what that owes.
 
 // Splitting the width of an MLP makes the first weight columns and the second rows, and owes one sum.
-// CHECK: class of fc.weight dim 0: 16 parts
+// CHECK: sharding group of fc.weight dim 0: 16 parts
 // CHECK-NEXT: weight fc.weight dim 0, first half 0:8
 // CHECK-NEXT: weight fc.bias dim 0, first half 0:8
 // CHECK-NEXT: weight proj.weight dim 1, first half 0:8
-// CHECK-NEXT: sum aten.linear at
+// CHECK-NEXT: all-reduce aten.linear at
 // CHECK-NOT: gather
-// CHECK: class of fc.weight dim 1: 8 parts
+// CHECK: sharding group of fc.weight dim 1: 8 parts
 func.func @mlp(%x: tensor<4x8xf32>) -> !cleave.tensor {
   %fc = cleave.param "fc.weight" {role = "parameter"} : tensor<16x8xf32>
   %bias = cleave.param "fc.bias" {role = "parameter"} : tensor<16xf32>
@@ -21,12 +21,12 @@ func.func @mlp(%x: tensor<4x8xf32>) -> !cleave.tensor {
 }
 
 // Queries, keys and values out of one weight: two heads of 4, whole heads in each of the three parts.
-// CHECK: class of qkv.weight dim 0: 2 parts
+// CHECK: sharding group of qkv.weight dim 0: 2 parts
 // CHECK-NEXT: weight qkv.weight dim 0, first half 0:4 8:12 16:20
 // CHECK-NEXT: weight out.weight dim 1, first half 0:4
-// CHECK-NEXT: sum aten.linear at
+// CHECK-NEXT: all-reduce aten.linear at
 // CHECK-NOT: gather
-// CHECK: class of qkv.weight dim 1: 8 parts
+// CHECK: sharding group of qkv.weight dim 1: 8 parts
 func.func @attention(%x: tensor<2x5x8xf32>) -> !cleave.tensor {
   %qkv = cleave.param "qkv.weight" {role = "parameter"} : tensor<24x8xf32>
   %out = cleave.param "out.weight" {role = "parameter"} : tensor<8x8xf32>
@@ -56,7 +56,7 @@ func.func @attention(%x: tensor<2x5x8xf32>) -> !cleave.tensor {
 }
 
 // What a norm needs whole is gathered.
-// CHECK: class of in.weight dim 0: 8 parts
+// CHECK: sharding group of in.weight dim 0: 8 parts
 // CHECK: gather operand 0 of aten.layer_norm
 func.func @norm(%x: tensor<4x8xf32>) -> !cleave.tensor {
   %in = cleave.param "in.weight" {role = "parameter"} : tensor<8x8xf32>

@@ -138,7 +138,7 @@ func.func @channels(%x: tensor<2x4x5xf32>) -> !cleave.tensor attributes {cleave.
 func.func @order(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
   %b = cleave.param "second" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0, order = 1>>} : tensor<4x6xf32>
   %a = cleave.param "first" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x6xf32>
-  %c = cleave.param "cut" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0, order = 2, ends = true>>} : tensor<6x4xf32>
+  %c = cleave.param "cut" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0, order = 2, weight_only = true>>} : tensor<6x4xf32>
   %none = cleave.constant(unit) : none
   %0 = aten.linear(%x, %a, %none) : (tensor<4x6xf32>, tensor<6x6xf32>, none) -> !cleave.tensor
   %1 = aten.linear(%0, %b, %none) : (!cleave.tensor, tensor<4x6xf32>, none) -> !cleave.tensor

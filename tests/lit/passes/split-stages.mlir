@@ -13,8 +13,8 @@
 // CHECK-NEXT:   cleave.yield %[[T]]
 // CHECK: return %[[Y]]
 func.func @chain(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = aten.tanh(%0) {cleave.stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = aten.tanh(%0) {cleave.stage_index = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %1 : tensor<2xf32>
 }
 
@@ -26,10 +26,10 @@ func.func @chain(%x: tensor<2xf32>) -> tensor<2xf32> {
 // CHECK: %[[C:.*]] = cleave.stage 2(%[[A]], %[[B]], %[[X]])
 // CHECK: return %[[C]]
 func.func @skip(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = aten.tanh(%0) {cleave.stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  %2 = aten.mul.Tensor(%0, %1) {cleave.stage = 2 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-  %3 = aten.mul.Tensor(%2, %x) {cleave.stage = 2 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = aten.tanh(%0) {cleave.stage_index = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = aten.mul.Tensor(%0, %1) {cleave.stage_index = 2 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %3 = aten.mul.Tensor(%2, %x) {cleave.stage_index = 2 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   return %3 : tensor<2xf32>
 }
 
@@ -39,8 +39,8 @@ func.func @skip(%x: tensor<2xf32>) -> tensor<2xf32> {
 // CHECK: %[[B:.*]] = cleave.stage 1(%[[A]]) : (tensor<2xf32>) -> tensor<2xf32>
 // CHECK: return %[[B]], %[[A]], %[[A]]
 func.func @results(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = aten.mul.Tensor(%0, %0) {cleave.stage = 1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = aten.mul.Tensor(%0, %0) {cleave.stage_index = 1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   return %1, %0, %0 : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
 }
 
@@ -58,10 +58,10 @@ func.func @tied_weights(%x: tensor<2xf32>) -> tensor<2xf32> {
   %two = cleave.constant(2 : i64) : i64
   %none = cleave.constant(unit) : none
   %positions = aten.arange(%two, %none, %none, %none, %none) : (i64, none, none, none, none) -> tensor<2xi64>
-  %0 = aten.mul.Tensor(%x, %w) {cleave.stage = 0 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-  %1 = aten.mul.Tensor(%0, %positions) {cleave.stage = 0 : i64} : (tensor<2xf32>, tensor<2xi64>) -> tensor<2xf32>
-  %2 = aten.mul.Tensor(%1, %w) {cleave.stage = 1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-  %3 = aten.mul.Tensor(%2, %positions) {cleave.stage = 1 : i64} : (tensor<2xf32>, tensor<2xi64>) -> tensor<2xf32>
+  %0 = aten.mul.Tensor(%x, %w) {cleave.stage_index = 0 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %1 = aten.mul.Tensor(%0, %positions) {cleave.stage_index = 0 : i64} : (tensor<2xf32>, tensor<2xi64>) -> tensor<2xf32>
+  %2 = aten.mul.Tensor(%1, %w) {cleave.stage_index = 1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %3 = aten.mul.Tensor(%2, %positions) {cleave.stage_index = 1 : i64} : (tensor<2xf32>, tensor<2xi64>) -> tensor<2xf32>
   return %3 : tensor<2xf32>
 }
 
@@ -74,8 +74,8 @@ func.func @tied_weights(%x: tensor<2xf32>) -> tensor<2xf32> {
 // CHECK: cleave.if %[[CONDITION]]
 // CHECK: aten.tanh(%[[INSIDE]])
 func.func @regions(%x: tensor<2xf32>, %c: i1) -> tensor<2xf32> {
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = cleave.if %c : tensor<2xf32> attributes {cleave.stage = 1 : i64} {
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = cleave.if %c : tensor<2xf32> attributes {cleave.stage_index = 1 : i64} {
     %2 = aten.tanh(%0) : (tensor<2xf32>) -> tensor<2xf32>
     cleave.yield %2 : tensor<2xf32>
   } else {
@@ -91,8 +91,8 @@ func.func @regions(%x: tensor<2xf32>, %c: i1) -> tensor<2xf32> {
 // CHECK: cleave.loop(
 func.func @loops(%x: tensor<2xf32>, %n: i64) -> tensor<2xf32> {
   %true = cleave.constant(true) : i1
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = cleave.loop(%n, %true, %0) {cleave.stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32> {
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = cleave.loop(%n, %true, %0) {cleave.stage_index = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32> {
   ^bb0(%i: i64, %carried: tensor<2xf32>):
     %2 = aten.mul.Tensor(%carried, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
     cleave.yield %true, %2 : i1, tensor<2xf32>
@@ -107,7 +107,7 @@ func.func @loops(%x: tensor<2xf32>, %n: i64) -> tensor<2xf32> {
 // CHECK: return %[[R]]#0, %[[R]]#1, %[[R]]#2
 func.func @passed_through(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, i64) {
   %n = cleave.constant(2 : i64) : i64
-  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = aten.tanh(%0) {cleave.stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = aten.tanh(%0) {cleave.stage_index = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %1, %x, %n : tensor<2xf32>, tensor<2xf32>, i64
 }

@@ -9,7 +9,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "partitioner/cutting/MemoryConstrainedCutter.h"
-#include "partitioner/memory/PlannedMemory.h"
+#include "partitioner/memory/CutMemoryPredictor.h"
 #include "passes/Passes.h"
 #include "runtime/session/Session.h"
 #include "tests/unit/partitioner/RandomGraph.h"
@@ -45,9 +45,10 @@ public:
   std::string text(uint32_t stages, uint32_t ranks, uint32_t microbatches) const {
     const std::string count = std::to_string(microbatches);
     std::string attributes =
-        "cleave.symbols = {batch = 6}, cleave.schedule = #cleave.schedule<ranks = " + std::to_string(ranks) +
-        ", microbatches = " + count + ", batch = \"batch\">, cleave.cut = #cleave.cut<seconds = [" +
-        repeated("0.0", stages) + "], recv_bytes = [" + repeated("0", stages) +
+        "cleave.symbols = {batch = 6}, cleave.schedule = #cleave.schedule<pipeline_ranks = " +
+        std::to_string(ranks) + ", microbatches = " + count +
+        ", batch = \"batch\">, cleave.cut = #cleave.cut<seconds = [" + repeated("0.0", stages) +
+        "], recv_bytes = [" + repeated("0", stages) +
         "]>, cleave.input_tree = [\"tuple\", 0], cleave.output_tree = [\"tuple\"";
     std::string types, names, arguments;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -90,7 +91,7 @@ private:
       names += (names.empty() ? "" : ", ") + operand;
       types += (types.empty() ? "" : ", ") + operandType;
     }
-    body += "  " + result + " = " + op + "(" + names + ") {cleave.stage = " + std::to_string(stage) +
+    body += "  " + result + " = " + op + "(" + names + ") {cleave.stage_index = " + std::to_string(stage) +
             " : i64} : (" + types + ") -> " + type + "\n";
     return result;
   }
@@ -335,7 +336,7 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
   ModelGraph model;
   std::vector<uint32_t> stageOf;
   for (Operation &op : function.getBody().front())
-    if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
+    if (auto stage = op.getAttrOfType<IntegerAttr>(kStageIndexAttr)) {
       stageOf.push_back(stage.getInt());
       model.nodes.push_back({&op});
       auto &node = model.graph.nodes.emplace_back();
@@ -345,7 +346,7 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
           model.graph.weightBytes.push_back(ExampleShapes(function).bytesOf(operand));
         }
     }
-  const auto unsplit = PlannedMemory::make(function, "batch", microbatches, Machine::cpu(1));
+  const auto unsplit = CutMemoryPredictor::make(function, "batch", microbatches, Machine::cpu(1));
   ASSERT_TRUE(unsplit);
   const CutMemory &memory = *unsplit;
   const std::vector<RankMemory> held = memory.of(model, stageOf, ranks);
@@ -361,17 +362,17 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
       most = std::max(most, *room);
       room = dice.below(*room + 1);
     }
-  EXPECT_LE(memory.least(model, less), most);
+  EXPECT_LE(memory.lowerBound(model, less), most);
   std::vector<RankMemory> planned(ranks);
   const auto plan = planOf(*module);
   for (auto &prediction : plan->predictions) {
     RankMemory &rank = planned[prediction->stage % ranks];
     rank.weights += prediction->weight_bytes;
-    rank.others = std::max(rank.others, prediction->activation_bytes);
+    rank.activations = std::max(rank.activations, prediction->activation_bytes);
   }
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(held[rank].weights, planned[rank].weights);
-    EXPECT_EQ(held[rank].others, planned[rank].others);
+    EXPECT_EQ(held[rank].activations, planned[rank].activations);
   }
 }
 

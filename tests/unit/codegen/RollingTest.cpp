@@ -1,5 +1,5 @@
-// Rolls every class of random functions: the rules of ir/semantics and the flow of labels against the
-// operators. CLEAVE_PROPERTY_CASES and CLEAVE_PROPERTY_SEED as in SpmdProgramTest.cpp.
+// Rolls every sharding group of random functions: the rules of ir/semantics and the propagation of labels
+// against the operators. CLEAVE_PROPERTY_CASES and CLEAVE_PROPERTY_SEED as in SpmdProgramTest.cpp.
 #include "tests/rolling/Rolling.h"
 #include "RandomProgram.h"
 #include "RandomValues.h"
@@ -23,8 +23,8 @@ struct Case {
     interpreter->run(function);
     rolling.emplace(function, *interpreter);
   }
-  /// The class of dimension 1 of the first input.
-  ShardingGroup columns() { return rolling->getPropagation().propagate({function.getArgument(0)}, 1); }
+  /// The sharding group of dimension 1 of the first input.
+  ShardingGroup columns() { return rolling->getAnalyzedFunction().propagate({function.getArgument(0)}, 1); }
 
   OwningOpRef<ModuleOp> module;
   func::FuncOp function;
@@ -109,7 +109,7 @@ func.func @f(%x: tensor<3x6xf64>, %y: tensor<6x4xf64>) -> tensor<3x4xf64> {
   ShardingGroup split = product.columns();
   product.rolling->roll(split, "columns");
   EXPECT_THAT(product.rolling->getReport().failures, IsEmpty());
-  split.sums.clear();
+  split.partialSums.clear();
   product.rolling->roll(split, "columns");
   EXPECT_THAT(product.rolling->getReport().failures, Contains(HasSubstr("a sum is not owed")));
 }

@@ -24,7 +24,7 @@ namespace {
 /// The first failure ends all waits.
 class Attempt : public runtime::CancellationToken {
 public:
-  bool isOver() const override { return over; }
+  bool isCancelled() const override { return over; }
   std::chrono::steady_clock::time_point deadline() override { return end; }
   void expire() override { fail("expired"); }
   void fail(const std::string &message) {
@@ -145,7 +145,7 @@ void SpmdProgramTest::check(uint32_t seed) {
   count(*module);
   ASSERT_TRUE(succeeded(runPasses(*module, "partition-spmd")));
   count(*module);
-  ASSERT_TRUE(succeeded(runPasses(*module, "place-collectives,canonicalize,cse,infer-types")));
+  ASSERT_TRUE(succeeded(runPasses(*module, "optimize-collectives,canonicalize,cse,infer-types")));
   count(*module);
   std::vector<Found> found = runRanks(function, ranks);
   if (HasFailure())

@@ -20,7 +20,7 @@ LogicalResult runPasses(ModuleOp module, StringRef passes) {
 
 void addSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {
   Builder b(function.getContext());
-  function->setAttr(kTensorRanksAttr, b.getI64IntegerAttr(ranks));
+  function->setAttr(kTensorParallelSizeAttr, b.getI64IntegerAttr(ranks));
   SmallVector<ParamOp> weights;
   for (auto param : function.getBody().front().getOps<ParamOp>())
     if (cast<RankedTensorType>(param.getType()).getRank())
@@ -28,9 +28,9 @@ void addSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {
   for (unsigned order = 0, count = 1 + dice.below(4); order < count && !weights.empty(); ++order) {
     ParamOp weight = weights[dice.below(weights.size())];
     const int64_t dim = dice.below(cast<RankedTensorType>(weight.getType()).getRank());
-    const bool ends = dice.below(4) == 0;
+    const bool weightOnly = dice.below(4) == 0;
     setDecision(weight, WeightShardingAttr::get(b.getContext(), /*style=*/nullptr,
-                                                SeedAttr::get(b.getContext(), dim, order, ends),
+                                                SeedAttr::get(b.getContext(), dim, order, weightOnly),
                                                 /*user_constraint=*/false, /*not_worth_sharding=*/false));
   }
 }

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_UNIT_INTERPRETER_INTERPRETER_H
 #define CLEAVE_TESTS_UNIT_INTERPRETER_INTERPRETER_H
 
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/OperatorDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <map>

@@ -72,7 +72,7 @@ template <typename Function> std::string fittedWithMore(const Sizes &traced, Fun
     std::vector<int64_t> observed;
     for (const llvm::StringMap<int64_t> &point : fitter.samples())
       observed.push_back(observe(point));
-    fitter.addSamples(fitter.tellingPoints(observed));
+    fitter.addSamples(fitter.distinguishingSamples(observed));
     if (fitter.samples().size() == observed.size())
       return fitter.fit(observed).str();
   }
@@ -147,12 +147,12 @@ TEST(DimFitterTest, StaysWithinLimits) {
   DimFitter fitter({{"batch", 4}, {"seq", 8}}, limits);
   std::vector<int64_t> observed;
   for (auto [i, point] : llvm::enumerate(fitter.samples())) {
-    if (i < fitter.mustRun()) {
+    if (i < fitter.requiredSamples()) {
       EXPECT_GE(point.lookup("seq"), 6);
       EXPECT_LE(point.lookup("seq"), 8);
     }
-    observed.push_back(i < fitter.mustRun() ? 3 * point.lookup("batch") * point.lookup("seq") + 1
-                                            : DimFitter::kNotObserved);
+    observed.push_back(i < fitter.requiredSamples() ? 3 * point.lookup("batch") * point.lookup("seq") + 1
+                                                    : DimFitter::kNotObserved);
   }
   EXPECT_EQ(fitter.fit(observed).str(), "3*batch*seq + 1");
 }
@@ -162,7 +162,7 @@ TEST(DimFitterTest, SamplesTheTracedSizesFirst) {
   EXPECT_EQ(fitter.samples()[0].lookup("batch"), 4);
   EXPECT_EQ(fitter.samples()[0].lookup("seq"), 128);
   for (const llvm::StringMap<int64_t> &point :
-       llvm::ArrayRef(fitter.samples()).take_front(fitter.mustRun())) {
+       llvm::ArrayRef(fitter.samples()).take_front(fitter.requiredSamples())) {
     EXPECT_GE(point.lookup("batch"), 2) << "1 broadcasts";
     EXPECT_LE(point.lookup("seq"), 128) << "tables of positions may end at the traced length";
   }
@@ -171,7 +171,8 @@ TEST(DimFitterTest, SamplesTheTracedSizesFirst) {
 TEST(DimFitterTest, TriesSizeOneAndLargeSizesAsEdges) {
   DimFitter fitter({{"seq", 128}});
   std::vector<int64_t> edges;
-  for (const llvm::StringMap<int64_t> &point : llvm::ArrayRef(fitter.samples()).drop_front(fitter.mustRun()))
+  for (const llvm::StringMap<int64_t> &point :
+       llvm::ArrayRef(fitter.samples()).drop_front(fitter.requiredSamples()))
     edges.push_back(point.lookup("seq"));
   EXPECT_EQ(edges, (std::vector<int64_t>{1, 257, 899, 3847, 526219}));
 }

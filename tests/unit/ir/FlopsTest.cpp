@@ -72,10 +72,10 @@ TEST(FlopsTest, CountsBytesReadAndWritten) {
 }
 
 /// As `kind: count x rows x columns x depth`; nothing where there is none.
-std::string productOf(const std::string &name, const std::vector<std::string> &operands) {
+std::string gemmOf(const std::string &name, const std::vector<std::string> &operands) {
   OperatorCall call(name, operands);
-  auto product = semanticsOf(call.op().getName()).product;
-  auto shape = product ? product(call.op(), call.shapes()) : std::nullopt;
+  auto gemm = semanticsOf(call.op().getName()).gemm;
+  auto shape = gemm ? gemm(call.op(), call.shapes()) : std::nullopt;
   if (!shape)
     return "";
   EXPECT_EQ(workOf(call.op().getOperation(), call.shapes()).flops,
@@ -85,28 +85,28 @@ std::string productOf(const std::string &name, const std::vector<std::string> &o
                        shape->count, shape->rows, shape->columns, shape->depth);
 }
 
-TEST(FlopsTest, KnowsTheShapesOfProducts) {
-  EXPECT_EQ(productOf("aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "none"}),
+TEST(FlopsTest, KnowsTheShapesOfGemms) {
+  EXPECT_EQ(gemmOf("aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "none"}),
             "matrix: 1 x 12 x 5 x 6");
-  EXPECT_EQ(productOf("aten.addmm", {"tensor<5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}),
+  EXPECT_EQ(gemmOf("aten.addmm", {"tensor<5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}),
             "matrix: 1 x 4 x 5 x 6");
-  EXPECT_EQ(productOf("aten.bmm", {"tensor<2x4x6xf32>", "tensor<2x6x5xf32>"}), "matrix: 2 x 4 x 5 x 6");
-  EXPECT_EQ(productOf("aten.matmul", {"tensor<2x1x4x6xf32>", "tensor<3x6x5xf32>"}), "matrix: 6 x 4 x 5 x 6");
-  EXPECT_EQ(productOf("aten.matmul", {"tensor<6xf32>", "tensor<3x6x5xf32>"}), "");
-  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x6x1x1xf32>", "none", "[1, 1]",
-                                      "[0, 0]", "[1, 1]", "1"}),
+  EXPECT_EQ(gemmOf("aten.bmm", {"tensor<2x4x6xf32>", "tensor<2x6x5xf32>"}), "matrix: 2 x 4 x 5 x 6");
+  EXPECT_EQ(gemmOf("aten.matmul", {"tensor<2x1x4x6xf32>", "tensor<3x6x5xf32>"}), "matrix: 6 x 4 x 5 x 6");
+  EXPECT_EQ(gemmOf("aten.matmul", {"tensor<6xf32>", "tensor<3x6x5xf32>"}), "");
+  EXPECT_EQ(gemmOf("aten.conv2d",
+                   {"tensor<4x6x9x8xf32>", "tensor<2x6x1x1xf32>", "none", "[1, 1]", "[0, 0]", "[1, 1]", "1"}),
             "pointwise: 4 x 72 x 2 x 6");
-  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "none", "[1, 1]",
-                                      "[1, 1]", "[1, 1]", "2"}),
+  EXPECT_EQ(gemmOf("aten.conv2d",
+                   {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "none", "[1, 1]", "[1, 1]", "[1, 1]", "2"}),
             "convolution: 8 x 72 x 1 x 27");
-  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x8x8xf32>", "tensor<2x6x1x1xf32>", "none", "[2, 2]",
-                                      "[0, 0]", "[1, 1]", "1"}),
+  EXPECT_EQ(gemmOf("aten.conv2d",
+                   {"tensor<4x6x8x8xf32>", "tensor<2x6x1x1xf32>", "none", "[2, 2]", "[0, 0]", "[1, 1]", "1"}),
             "strided: 4 x 16 x 2 x 6");
-  EXPECT_EQ(productOf("aten.scaled_dot_product_attention",
-                      {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x8xf32>", "none", "0.0",
-                       "false", "none", "false"}),
+  EXPECT_EQ(gemmOf("aten.scaled_dot_product_attention",
+                   {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x8xf32>", "none", "0.0",
+                    "false", "none", "false"}),
             "attention: 8 x 5 x 7 x 8");
-  EXPECT_EQ(productOf("aten.relu", {"tensor<4x6xf32>"}), "");
+  EXPECT_EQ(gemmOf("aten.relu", {"tensor<4x6xf32>"}), "");
 }
 
 TEST(FlopsTest, CountsNothingForViews) {

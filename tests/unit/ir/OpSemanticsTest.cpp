@@ -17,9 +17,9 @@ TEST(OpSemanticsTest, NamesArgumentsThatThereAre) {
     overloads[&semanticsOf(schema->irName)].push_back(schema);
   for (const auto &[entry, schemas] : overloads)
     for (llvm::StringLiteral name :
-         {entry->wideArgument, entry->addedArgument, entry->addedScale, entry->sumScale, entry->sizes,
-          entry->rangeStart, entry->rangeLength, entry->ranges, entry->groups, entry->chance, entry->item,
-          entry->writesStatistics}) {
+         {entry->widerArgument, entry->addend, entry->addendScale, entry->addScale, entry->sizes,
+          entry->rangeStart, entry->rangeLength, entry->ranges, entry->groups, entry->dropProbability,
+          entry->item, entry->statisticsFlag}) {
       auto hasIt = [&](const OperatorSchema *schema) { return hasArgument(*schema, name); };
       EXPECT_TRUE(name.empty() || llvm::any_of(schemas, hasIt)) << schemas[0]->irName << " " << name.str();
     }
@@ -31,7 +31,7 @@ TEST(OpSemanticsTest, KnowsWhoWritesStatistics) {
     for (const char *training : {"training", "use_input_stats"})
       if (hasArgument(*schema, "running_mean") && hasArgument(*schema, training) &&
           !schema->writesAnyArgument() && !llvm::StringRef(schema->irName).ends_with("_functional")) {
-        EXPECT_EQ(semanticsOf(schema->irName).writesStatistics, training) << schema->irName;
+        EXPECT_EQ(semanticsOf(schema->irName).statisticsFlag, training) << schema->irName;
       }
 }
 
@@ -62,7 +62,7 @@ TEST(OpSemanticsTest, KnowsConstantItems) {
 TEST(OpSemanticsTest, CountsWholeNumbersInBinsOfTheirOwn) {
   auto numbersOf = [](const std::string &first, const std::string &last) {
     const OperatorCall call("aten.histc", {"tensor<8xf32>", "4", first, last});
-    return semanticsOf("aten.histc").countedNumbers(call.op());
+    return semanticsOf("aten.histc").integerBins(call.op());
   };
   EXPECT_EQ(numbersOf("0", "3"), 4);
   EXPECT_EQ(numbersOf("0", "4"), std::nullopt);

@@ -1,5 +1,5 @@
 #include "OperatorCall.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/inference/ShapeInference.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"

@@ -24,7 +24,7 @@ class OperatorRulesTest : public testing::TestWithParam<Case> {};
 TEST_P(OperatorRulesTest, SplitsAsTheRuleSays) {
   RuleCheck check(GetParam().name, GetParam().operands);
   ASSERT_TRUE(check.hasRule());
-  EXPECT_TRUE(semanticsOf(GetParam().name).sumsParts || !GetParam().sums);
+  EXPECT_TRUE(semanticsOf(GetParam().name).isSumOverReduceFactors || !GetParam().sums);
   ASSERT_NO_FATAL_FAILURE(check.checkForm());
   check.checkFactors();
 }
@@ -317,7 +317,7 @@ TEST(OperatorRulesTest, HasNoRuleForDimensionsThatAreNot) {
         Case{"aten.select.int", {kX, "2", "0"}}, Case{"aten.transpose.int", {kX, "0", "2"}},
         Case{"aten.permute", {kX, "[0, 2]"}}}) {
     OperatorCall call(value.name, value.operands);
-    EXPECT_FALSE(dimensionRuleOf(call.op(), call.shapes()).has_value()) << value.name;
+    EXPECT_FALSE(opShardingRuleOf(call.op(), call.shapes()).has_value()) << value.name;
   }
 }
 

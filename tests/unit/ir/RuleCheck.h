@@ -3,7 +3,7 @@
 #define CLEAVE_TESTS_UNIT_IR_RULECHECK_H
 
 #include "OperatorCall.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ public:
   /// As OperatorCall takes them.
   RuleCheck(const std::string &name, const std::vector<std::string> &texts)
       : call(name, texts), shapes(call.shapes()), operands(call.makeOperands(7)), whole(call.run(operands)),
-        semantics(semanticsOf(name)), rule(dimensionRuleOf(call.op(), shapes)) {}
+        semantics(semanticsOf(name)), rule(opShardingRuleOf(call.op(), shapes)) {}
 
   bool hasRule() const { return rule.has_value(); }
 
@@ -43,7 +43,7 @@ public:
       SCOPED_TRACE("factor " + std::to_string(factor) + " of size " + std::to_string(size));
       if (kind == FactorKind::PassThrough || (kind == FactorKind::Broadcast && sizesArgument()))
         checkPass(factor);
-      else if (kind == FactorKind::Reduce && semantics.sumsParts)
+      else if (kind == FactorKind::Reduce && semantics.isSumOverReduceFactors)
         checkSum(factor);
     }
   }
@@ -70,14 +70,14 @@ private:
     return value.isList() && llvm::any_of(value.toListRef(), std::mem_fn(&c10::IValue::isTensor));
   }
 
-  int64_t sizeOf(const DimensionRule::Dim &dim) const {
+  int64_t sizeOf(const OpShardingRule::Dim &dim) const {
     int64_t size = 1;
     for (unsigned factor : dim)
       size *= rule->factors[factor].size;
     return size;
   }
 
-  void checkSizes(llvm::ArrayRef<DimensionRule::Dim> dims, const at::Tensor &tensor) {
+  void checkSizes(llvm::ArrayRef<OpShardingRule::Dim> dims, const at::Tensor &tensor) {
     ASSERT_EQ(int64_t(dims.size()), tensor.dim());
     for (size_t d = 0; d < dims.size(); ++d)
       EXPECT_EQ(sizeOf(dims[d]), tensor.size(d)) << "dimension " << d;
@@ -94,12 +94,12 @@ private:
 
   /// Whether the argument of sizes names the factor: it is a size of the result, or how often a dimension is
   /// repeated.
-  bool isNamed(unsigned factor, int64_t value, const DimensionRule::Dim &dim) const {
+  bool isNamed(unsigned factor, int64_t value, const OpShardingRule::Dim &dim) const {
     return rule->factors[factor].kind == FactorKind::Broadcast || value == sizeOf(dim);
   }
 
   /// Positions [begin, end) of a factor, wherever it stands in the dimensions.
-  at::Tensor part(at::Tensor tensor, llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor, int64_t begin,
+  at::Tensor part(at::Tensor tensor, llvm::ArrayRef<OpShardingRule::Dim> dims, unsigned factor, int64_t begin,
                   int64_t end) const {
     for (size_t d = 0; d < dims.size(); ++d) {
       auto found = llvm::find(dims[d], factor);
@@ -115,7 +115,7 @@ private:
     return tensor;
   }
 
-  c10::IValue part(const c10::IValue &value, llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor,
+  c10::IValue part(const c10::IValue &value, llvm::ArrayRef<OpShardingRule::Dim> dims, unsigned factor,
                    int64_t begin, int64_t end) const {
     if (value.isTensor() && value.toTensor().defined())
       return part(value.toTensor(), dims, factor, begin, end);
@@ -145,9 +145,9 @@ private:
       local[*sizes] = values;
     }
     for (auto [argument, value] : llvm::zip(call.op().getSchema().arguments, local))
-      if (rule->groups == factor && argument.name == semantics.groups)
+      if (rule->channelGroups == factor && argument.name == semantics.groups)
         value = end - begin;
-      else if (!addsOnce && argument.name == semantics.addedArgument && value.isTensor())
+      else if (!addsOnce && argument.name == semantics.addend && value.isTensor())
         value = at::zeros_like(value.toTensor());
     return call.run(local);
   }
@@ -164,7 +164,7 @@ private:
   }
 
   void expectParts(const c10::IValue &wanted, const c10::IValue &found,
-                   llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor, int64_t begin,
+                   llvm::ArrayRef<OpShardingRule::Dim> dims, unsigned factor, int64_t begin,
                    int64_t end) const {
     if (wanted.isTensor())
       return expectSame(part(wanted.toTensor(), dims, factor, begin, end), found.toTensor());
@@ -192,7 +192,7 @@ private:
   ExampleShapes shapes;
   std::vector<c10::IValue> operands, whole;
   const OpSemantics &semantics;
-  std::optional<DimensionRule> rule;
+  std::optional<OpShardingRule> rule;
 };
 
 } // namespace cleave

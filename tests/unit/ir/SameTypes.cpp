@@ -1,6 +1,6 @@
 //===- SameTypes.cpp - Kernels for the meta device and the CPU's ----------===//
 #include "SameTypes.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/inference/ShapeInference.h"
 #include <c10/core/InferenceMode.h>
 

@@ -52,8 +52,8 @@ inline PipelineCosts costsOf(const std::vector<Times> &stages) {
   return costs;
 }
 
-inline plan::Schedule scheduleOf(TrainingKind kind, const Shape &shape) {
-  return llvm::cantFail(trainingSchedule(kind, pipelineOf(shape)));
+inline plan::Schedule scheduleOf(TrainingSchedule kind, const Shape &shape) {
+  return llvm::cantFail(makeTrainingSchedule(kind, pipelineOf(shape)));
 }
 
 /// Every stage has times of its own.

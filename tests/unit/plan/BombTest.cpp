@@ -277,10 +277,10 @@ TEST(Bomb, MicrobatchesWithoutEnd) {
   expectRefused(encode(*plan), "micro-batches");
 }
 
-TEST(Bomb, ManyAlternatives) {
+TEST(Bomb, ManyCandidates) {
   auto plan = makeTwoStagePlan();
   for (int i = 0; i < 15'000; ++i)
-    plan->alternatives.push_back(std::make_unique<Alternative>(*plan->alternatives[1]));
+    plan->candidates.push_back(std::make_unique<MeshCandidate>(*plan->candidates[1]));
   expectRefused(encode(*plan), "expected at most 4096");
 }
 

@@ -46,7 +46,7 @@ std::unique_ptr<Action> makeAction(ActionKind kind, uint32_t stage, uint32_t mic
   action->kind = kind;
   action->stage = stage;
   action->microbatch = microbatch;
-  action->peer = peer;
+  action->peer_stage = peer;
   return action;
 }
 
@@ -210,22 +210,22 @@ static void addNoteAndCapturePoint(Plan &plan) {
   plan.capture_points.push_back(std::move(point));
 }
 
-static void addAlternative(Plan &plan, std::string mesh, double seconds, std::string reason) {
-  auto one = std::make_unique<Alternative>();
+static void addCandidate(Plan &plan, std::string mesh, double seconds, std::string reason) {
+  auto one = std::make_unique<MeshCandidate>();
   one->mesh = std::move(mesh);
   one->schedule = "gpipe";
   one->microbatches = 2;
   one->seconds = seconds;
   one->peak_bytes = 1024;
   one->reason = std::move(reason);
-  plan.alternatives.push_back(std::move(one));
+  plan.candidates.push_back(std::move(one));
 }
 
 std::unique_ptr<Plan> makeTwoStagePlan() {
   auto plan = std::make_unique<Plan>();
   plan->producer = "cleave test";
   plan->fingerprint = std::make_unique<wire::Hash>();
-  plan->pipeline = "canonicalize,split-stages";
+  plan->pass_pipeline = "canonicalize,split-stages";
   plan->mesh = std::make_unique<Mesh>();
   plan->mesh->pp = 2;
   plan->operators = {"aten::linear", "aten::relu"};
@@ -243,8 +243,8 @@ std::unique_ptr<Plan> makeTwoStagePlan() {
     addShardFile(*plan, rank);
   }
   addNoteAndCapturePoint(*plan);
-  addAlternative(*plan, "pp=2,tp=1", 0.00390625, "");
-  addAlternative(*plan, "pp=1,tp=2", 0.0048828125, "takes 25.0 % longer");
+  addCandidate(*plan, "pp=2,tp=1", 0.00390625, "");
+  addCandidate(*plan, "pp=1,tp=2", 0.0048828125, "takes 25.0 % longer");
   plan->link = std::make_unique<LinkSpeed>();
   plan->link->latency_seconds = 1e-6;
   plan->link->bytes_per_second = 1e9;

@@ -153,8 +153,8 @@ TEST(Schedule, DataRanksTakeMicrobatchesInTurn) {
   EXPECT_EQ(microbatchesOfAll(*plan, *plan->schedules[0]), 6u);
   // Ranks 6 to 11 are the second stage's.
   for (uint32_t rank = 0; rank < 12; ++rank) {
-    EXPECT_EQ(tensorRankOf(*plan, rank), rank % 2);
-    EXPECT_EQ(dataRankOf(*plan, rank), rank / 2 % 3);
+    EXPECT_EQ(tpRankOf(*plan, rank), rank % 2);
+    EXPECT_EQ(dpRankOf(*plan, rank), rank / 2 % 3);
     EXPECT_EQ(globalMicrobatch(*plan, rank, 0), rank / 2 % 3);
     EXPECT_EQ(globalMicrobatch(*plan, rank, 1), 3 + rank / 2 % 3);
   }

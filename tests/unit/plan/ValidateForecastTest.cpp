@@ -1,4 +1,4 @@
-//===- ValidateForecastTest.cpp - Refused predictions and alternatives ----===//
+//===- ValidateForecastTest.cpp - Refused predictions and candidates ------===//
 #include "tests/unit/plan/Mutation.h"
 #include <limits>
 
@@ -49,25 +49,23 @@ static const Mutation kForecasts[] = {
     MUTATION("LimitsOfOtherRanks", "memory limits: of 3 ranks, the mesh has 2",
              plan.memory_limits = {1, 2, 3}),
     MUTATION("NegativeLimit", "memory limits: a negative number of bytes", plan.memory_limits = {0, -1}),
-    MUTATION("NullAlternative", "alternatives: an entry is missing", plan.alternatives[1].reset()),
-    MUTATION("InfiniteAlternative",
-             "alternatives: an entry is missing, has no micro-batches, or a negative or infinite amount",
-             plan.alternatives[0]->seconds = std::numeric_limits<double>::quiet_NaN()),
-    MUTATION("NegativeAlternative", "or a negative or infinite amount",
-             plan.alternatives[1]->peak_bytes = -1),
-    MUTATION("AlternativeOfNothing", "alternatives: an entry is missing, has no micro-batches",
-             plan.alternatives[1]->microbatches = 0),
-    MUTATION("AlternativeWithoutMesh", "alternatives: it has no name", plan.alternatives[1]->mesh.clear()),
-    MUTATION("ScheduleThatIsNoText", "alternatives: its text holds control characters",
-             plan.alternatives[1]->schedule = "\n"),
-    MUTATION("ReasonThatIsNoText", "alternatives: its text is no UTF-8",
-             plan.alternatives[1]->reason = "\xff"),
-    MUTATION("NoneChosen", "alternatives: the first one has a reason against it, or another one has none",
-             plan.alternatives[0]->reason = "is slow"),
-    MUTATION("TwoChosen", "alternatives: the first one has a reason against it, or another one has none",
-             plan.alternatives[1]->reason.clear()),
-    MUTATION("TooManyAlternatives", "alternatives: there are 4097, expected at most 4096",
-             plan.alternatives.resize(4097)),
+    MUTATION("NullCandidate", "candidates: an entry is missing", plan.candidates[1].reset()),
+    MUTATION("InfiniteCandidate",
+             "candidates: an entry is missing, has no micro-batches, or a negative or infinite amount",
+             plan.candidates[0]->seconds = std::numeric_limits<double>::quiet_NaN()),
+    MUTATION("NegativeCandidate", "or a negative or infinite amount", plan.candidates[1]->peak_bytes = -1),
+    MUTATION("CandidateOfNothing", "candidates: an entry is missing, has no micro-batches",
+             plan.candidates[1]->microbatches = 0),
+    MUTATION("CandidateWithoutMesh", "candidates: it has no name", plan.candidates[1]->mesh.clear()),
+    MUTATION("ScheduleThatIsNoText", "candidates: its text holds control characters",
+             plan.candidates[1]->schedule = "\n"),
+    MUTATION("ReasonThatIsNoText", "candidates: its text is no UTF-8", plan.candidates[1]->reason = "\xff"),
+    MUTATION("NoneChosen", "candidates: the first one has a reason against it, or another one has none",
+             plan.candidates[0]->reason = "is slow"),
+    MUTATION("TwoChosen", "candidates: the first one has a reason against it, or another one has none",
+             plan.candidates[1]->reason.clear()),
+    MUTATION("TooManyCandidates", "candidates: there are 4097, expected at most 4096",
+             plan.candidates.resize(4097)),
 };
 
 INSTANTIATE_TEST_SUITE_P(Forecasts, Validate, testing::ValuesIn(kForecasts), nameOf);

@@ -8,10 +8,10 @@ namespace cleave::runtime {
 class MemoryTransports::Member final : public Transport {
 public:
   Member(MemoryTransports &transports, uint32_t rank) : transports(transports), rank(rank) {}
-  std::unique_ptr<Message> send(uint32_t to, Tag tag, const void *data, size_t bytes) override {
+  std::unique_ptr<PendingMessage> send(uint32_t to, Tag tag, const void *data, size_t bytes) override {
     return transports.offer({rank, to, tag}, /*sends=*/true, const_cast<void *>(data), bytes);
   }
-  std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) override {
+  std::unique_ptr<PendingMessage> receive(uint32_t from, Tag tag, void *data, size_t bytes) override {
     return transports.offer({from, rank, tag}, /*sends=*/false, data, bytes);
   }
   void close() override { transports.close(); }
@@ -21,7 +21,7 @@ private:
   const uint32_t rank;
 };
 
-class MemoryTransports::Waiting final : public Message {
+class MemoryTransports::Waiting final : public PendingMessage {
 public:
   Waiting(MemoryTransports &transports, std::shared_ptr<Offer> offer)
       : transports(transports), offer(std::move(offer)) {}
@@ -47,8 +47,8 @@ void MemoryTransports::close() {
   changed.notify_all();
 }
 
-std::unique_ptr<Message> MemoryTransports::offer(std::tuple<uint32_t, uint32_t, Tag> key, bool sends,
-                                                 void *data, size_t bytes) {
+std::unique_ptr<PendingMessage> MemoryTransports::offer(std::tuple<uint32_t, uint32_t, Tag> key, bool sends,
+                                                        void *data, size_t bytes) {
   std::lock_guard lock(mutex);
   Way &way = channels[key];
   auto own = std::make_shared<Offer>(Offer{data, bytes});

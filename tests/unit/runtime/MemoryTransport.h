@@ -33,8 +33,8 @@ private:
   struct Way {
     std::deque<std::shared_ptr<Offer>> sends, receives;
   };
-  std::unique_ptr<Message> offer(std::tuple<uint32_t, uint32_t, Tag> way, bool sends, void *data,
-                                 size_t bytes);
+  std::unique_ptr<PendingMessage> offer(std::tuple<uint32_t, uint32_t, Tag> way, bool sends, void *data,
+                                        size_t bytes);
 
   std::mutex mutex;
   std::condition_variable changed;

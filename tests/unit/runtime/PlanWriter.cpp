@@ -64,10 +64,10 @@ plan::TensorType tensorType(plan::DType dtype, llvm::ArrayRef<int64_t> dims) {
 
 //===- StageWriter --------------------------------------------------------===//
 
-StageWriter::StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank, uint32_t tensorRank)
+StageWriter::StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank, uint32_t tpRank)
     : writer(plan), rank(rank), program(std::make_unique<plan::Program>()) {
   program->stage = stage;
-  program->tp_rank = tensorRank;
+  program->tp_rank = tpRank;
   program->blocks.push_back(std::make_unique<plan::Block>());
 }
 
@@ -256,10 +256,10 @@ void StageWriter::writeReleases() {
 
 //===- PlanWriter ---------------------------------------------------------===//
 
-PlanWriter::PlanWriter(Slots places, uint32_t tp) : plan(std::make_unique<plan::Plan>()) {
+PlanWriter::PlanWriter(Slots pipelineRanks, uint32_t tp) : plan(std::make_unique<plan::Plan>()) {
   plan->fingerprint = std::make_unique<plan::wire::Hash>();
   plan->mesh = std::make_unique<plan::Mesh>();
-  plan->mesh->pp = std::set<uint32_t>(places.begin(), places.end()).size();
+  plan->mesh->pp = std::set<uint32_t>(pipelineRanks.begin(), pipelineRanks.end()).size();
   plan->mesh->tp = tp;
   plan->paths = {""};
   plan->signatures.push_back(std::make_unique<plan::Signature>());
@@ -268,12 +268,12 @@ PlanWriter::PlanWriter(Slots places, uint32_t tp) : plan(std::make_unique<plan::
     (*plan->signatures[0]).*tree = std::make_unique<plan::Tree>();
     ((*plan->signatures[0]).*tree)->kind = plan::TreeKind::Tuple;
   }
-  for (auto [index, place] : llvm::enumerate(places)) {
+  for (auto [index, pipelineRank] : llvm::enumerate(pipelineRanks)) {
     plan->stages.push_back(std::make_unique<plan::Stage>());
     plan->stages.back()->index = index;
     for (uint32_t rank = 0; rank < tp; ++rank) {
-      plan->stages.back()->ranks.push_back(place * tp + rank);
-      stages.push_back(StageWriter(*this, index, place * tp + rank, rank));
+      plan->stages.back()->ranks.push_back(pipelineRank * tp + rank);
+      stages.push_back(StageWriter(*this, index, pipelineRank * tp + rank, rank));
     }
   }
 }
@@ -330,20 +330,18 @@ void PlanWriter::splitBatch(uint32_t count) {
 void PlanWriter::addDataRanks(uint32_t count) {
   const uint32_t tp = plan->mesh->tp;
   plan->mesh->dp = count;
-  auto rankOf = [&](uint32_t rank, uint32_t dataRank) {
-    return (rank / tp * count + dataRank) * tp + rank % tp;
-  };
+  auto rankOf = [&](uint32_t rank, uint32_t dpRank) { return (rank / tp * count + dpRank) * tp + rank % tp; };
   for (auto &stage : plan->stages) {
     const Slots ranks = std::exchange(stage->ranks, {});
-    for (uint32_t dataRank = 0; dataRank < count; ++dataRank)
+    for (uint32_t dpRank = 0; dpRank < count; ++dpRank)
       for (uint32_t rank : ranks)
-        stage->ranks.push_back(rankOf(rank, dataRank));
+        stage->ranks.push_back(rankOf(rank, dpRank));
   }
   for (auto &weight : plan->weights)
     for (const auto &shard : std::exchange(weight->shards, {}))
-      for (uint32_t dataRank = 0; dataRank < count; ++dataRank) {
+      for (uint32_t dpRank = 0; dpRank < count; ++dpRank) {
         weight->shards.push_back(std::make_unique<plan::WeightShard>(*shard));
-        weight->shards.back()->rank = rankOf(shard->rank, dataRank);
+        weight->shards.back()->rank = rankOf(shard->rank, dpRank);
       }
 }
 
@@ -363,7 +361,7 @@ void PlanWriter::writeSchedule() {
       action->kind = kind;
       action->stage = stage;
       action->microbatch = microbatch;
-      action->peer = peer;
+      action->peer_stage = peer;
       schedule->ranks[rank]->actions.push_back(std::move(action));
     }
   };

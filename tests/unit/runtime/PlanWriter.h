@@ -53,7 +53,7 @@ public:
 
 private:
   friend class PlanWriter;
-  StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank, uint32_t tensorRank);
+  StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank, uint32_t tpRank);
   plan::WeightShard &addWeight(const std::string &name, const at::Tensor &whole, const at::Tensor &part);
   Slots newSlots(size_t count);
   uint32_t stateIndex(const std::string &name);
@@ -66,11 +66,11 @@ private:
   std::vector<NamedTensor> weights;
 };
 
-/// Writes a plan of one signature. Stage i is on pipeline rank `places[i]`, which has `tp` tensor-parallel
-/// ranks.
+/// Writes a plan with one signature and one stage for each element of `pipelineRanks`. Stage i runs on
+/// pipeline rank `pipelineRanks[i]`. Every pipeline rank has `tp` tensor-parallel ranks.
 class PlanWriter {
 public:
-  explicit PlanWriter(Slots places, uint32_t tp = 1);
+  explicit PlanWriter(Slots pipelineRanks, uint32_t tp = 1);
 
   uint32_t symbol(const std::string &name, int64_t traced);
   uint32_t input(const std::string &name, const plan::TensorType &type);

@@ -93,7 +93,7 @@ TEST(InspectJson, ListsOperatorsWithoutSemanticsAsReplicated) {
 
 TEST(InspectJson, TellsWhatWasWeighed) {
   EXPECT_EQ(
-      compact(toJson(load()).get("alternatives")),
+      compact(toJson(load()).get("candidates")),
       R"([{"mesh":"pp=2,tp=1","microbatches":2,"peak_bytes":1024,"reason":"","schedule":"gpipe","seconds":0.00390625},)"
       R"({"mesh":"pp=1,tp=2","microbatches":2,"peak_bytes":1024,"reason":"takes 25.0 % longer","schedule":"gpipe",)"
       R"("seconds":0.0048828125}])");
@@ -138,8 +138,8 @@ static LoadedPlan loadHostile() {
         &plan.weights[2]->aliases[0], &plan.signatures[0]->name, &plan.signatures[0]->inputs[0]->name,
         &plan.signatures[0]->inputs[0]->role, &plan.signatures[0]->outputs[0]->name,
         &plan.signatures[0]->symbols[0]->name, &plan.notes[0]->kind, &plan.notes[0]->text, &plan.producer,
-        &plan.pipeline, &plan.schedules[0]->name, &plan.alternatives[0]->mesh,
-        &plan.alternatives[0]->schedule, &plan.alternatives[1]->reason})
+        &plan.pass_pipeline, &plan.schedules[0]->name, &plan.candidates[0]->mesh,
+        &plan.candidates[0]->schedule, &plan.candidates[1]->reason})
     *name = kHostile;
   plan.devices = {kHostile, kHostile};
   return loaded;
@@ -227,10 +227,10 @@ TEST(InspectHtml, AggregatesDevicesThatActAlike) {
 TEST(InspectHtml, SaysWhereNothingWasWeighed) {
   LoadedPlan loaded = load();
   EXPECT_NE(pageOf(loaded).find("class=\"pareto\""), std::string::npos);
-  loaded.plan->alternatives.clear();
+  loaded.plan->candidates.clear();
   const std::string page = pageOf(loaded);
   EXPECT_EQ(page.find("class=\"pareto\""), std::string::npos);
-  EXPECT_NE(page.find("With --mesh auto, compile weighs"), std::string::npos);
+  EXPECT_NE(page.find("With --mesh auto, compile evaluates"), std::string::npos);
 }
 
 /// Times and bytes of any size, up to what a plan may hold.
@@ -238,8 +238,8 @@ TEST(InspectHtml, DrawsAnyAmount) {
   for (double seconds : {0.0, 1e-300, 1e-3, 1e9, 1e308})
     for (int64_t bytes : {int64_t(0), int64_t(1), INT64_MAX}) {
       LoadedPlan loaded = load();
-      loaded.plan->alternatives[0]->seconds = seconds;
-      loaded.plan->alternatives[1]->peak_bytes = bytes;
+      loaded.plan->candidates[0]->seconds = seconds;
+      loaded.plan->candidates[1]->peak_bytes = bytes;
       const std::string page = pageOf(loaded);
       EXPECT_LT(page.size(), 100'000u);
       EXPECT_EQ(page.find("nan"), std::string::npos) << seconds << " " << bytes;

@@ -1,6 +1,6 @@
 //===- HtmlChart.cpp - Axes and rows of charts ----------------------------===//
 #include "tools/cleave/inspect/HtmlChart.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>

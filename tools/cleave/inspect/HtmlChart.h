@@ -27,7 +27,7 @@ public:
   explicit Axis(double most);
   /// From `least` to `most`, both above 0, with margins; logarithmic for a wide range.
   Axis(double least, double most);
-  /// Position of a value: 0 at the begin and 1 at the end.
+  /// Position of a value: 0 at the beginning and 1 at the end.
   double shareOf(double value) const;
   /// About `count` round values, ascending.
   std::vector<double> ticks(unsigned count) const;

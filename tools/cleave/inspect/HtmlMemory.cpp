@@ -1,6 +1,6 @@
 //===- HtmlMemory.cpp - Memory of devices ---------------------------------===//
 #include "tools/cleave/inspect/HtmlMemory.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "tools/cleave/inspect/HtmlChart.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/STLExtras.h"

@@ -10,7 +10,7 @@
 namespace cleave {
 
 using llvm::formatv;
-using plan::Alternative;
+using plan::MeshCandidate;
 
 /// Height of the chart; the axis numbers are below it. Points with only a lower bound are on a strip between.
 static constexpr double kHeight = 320, kMinPixels = 440, kStrip = 16;
@@ -29,34 +29,34 @@ struct Box {
 
 class ParetoWriter {
 public:
-  ParetoWriter(HtmlWriter &html, const plan::Alternatives &alternatives);
+  ParetoWriter(HtmlWriter &html, const plan::MeshCandidates &candidates);
   void write();
 
 private:
-  double x(const Alternative &one) const { return seconds->shareOf(one.seconds); }
-  double y(const Alternative &one) const { return (1 - bytes->shareOf(one.peak_bytes)) * kHeight; }
-  bool isFront(const Alternative *one) const { return llvm::is_contained(front, one); }
+  double x(const MeshCandidate &one) const { return seconds->shareOf(one.seconds); }
+  double y(const MeshCandidate &one) const { return (1 - bytes->shareOf(one.peak_bytes)) * kHeight; }
+  bool isFront(const MeshCandidate *one) const { return llvm::is_contained(front, one); }
   void writeLines();
   void writeFront();
-  void writePoint(const Alternative &one);
-  void writeBound(const Alternative &one);
-  void writeName(const Alternative &one);
+  void writePoint(const MeshCandidate &one);
+  void writeBound(const MeshCandidate &one);
+  void writeName(const MeshCandidate &one);
   void writePicture();
   void writeTable();
 
   HtmlWriter &html;
-  const plan::Alternatives &alternatives;
+  const plan::MeshCandidates &candidates;
   /// Points with an estimate of both values; points with at least a time; and the Pareto front, fastest
   /// first.
-  std::vector<const Alternative *> points, bounds, front;
+  std::vector<const MeshCandidate *> points, bounds, front;
   std::optional<Axis> seconds, bytes;
   std::vector<Box> taken;
 };
 } // namespace
 
-ParetoWriter::ParetoWriter(HtmlWriter &html, const plan::Alternatives &alternatives)
-    : html(html), alternatives(alternatives) {
-  for (const auto &one : alternatives)
+ParetoWriter::ParetoWriter(HtmlWriter &html, const plan::MeshCandidates &candidates)
+    : html(html), candidates(candidates) {
+  for (const auto &one : candidates)
     if (one->seconds > 0)
       (one->peak_bytes > 0 ? points : bounds).push_back(one.get());
   if (points.empty())
@@ -66,30 +66,30 @@ ParetoWriter::ParetoWriter(HtmlWriter &html, const plan::Alternatives &alternati
   auto [small, large] = std::minmax_element(points.begin(), points.end(),
                                             [](auto *a, auto *b) { return a->peak_bytes < b->peak_bytes; });
   double least = (*quick)->seconds, most = (*slow)->seconds;
-  for (const Alternative *one : bounds) {
+  for (const MeshCandidate *one : bounds) {
     least = std::min(least, one->seconds);
     most = std::max(most, one->seconds);
   }
   seconds.emplace(least, most);
   bytes.emplace((*small)->peak_bytes, (*large)->peak_bytes);
-  std::vector<const Alternative *> order = points;
+  std::vector<const MeshCandidate *> order = points;
   llvm::stable_sort(order, [](auto *a, auto *b) {
     return std::pair(a->seconds, a->peak_bytes) < std::pair(b->seconds, b->peak_bytes);
   });
-  for (const Alternative *one : order)
+  for (const MeshCandidate *one : order)
     if (front.empty() || one->peak_bytes < front.back()->peak_bytes)
       front.push_back(one);
 }
 
 //===- The picture --------------------------------------------------------===//
 
-static std::string nameOf(const Alternative &one) {
+static std::string nameOf(const MeshCandidate &one) {
   return one.mesh + " " + one.schedule +
          (one.microbatches > 1 ? formatv(" × {0}", one.microbatches).str() : "");
 }
 
 /// Tooltip of a point.
-static std::string titleOf(const Alternative &one) {
+static std::string titleOf(const MeshCandidate &one) {
   return formatv("{0}, {1}, {2}: {3} ms a step, {4}; {5}", one.mesh, one.schedule,
                  count(one.microbatches, "micro-batch"), milliseconds(one.seconds),
                  one.peak_bytes > 0 ? megabytes(one.peak_bytes) + " MB" : "memory not estimated",
@@ -126,7 +126,7 @@ void ParetoWriter::writeFront() {
   }
 }
 
-void ParetoWriter::writePoint(const Alternative &one) {
+void ParetoWriter::writePoint(const MeshCandidate &one) {
   const bool isChosen = one.reason.empty();
   auto point = html.element("circle", {{"class", isChosen        ? "chosen"
                                                  : isFront(&one) ? "on-front"
@@ -137,7 +137,7 @@ void ParetoWriter::writePoint(const Alternative &one) {
   html.leaf("title", titleOf(one));
 }
 
-void ParetoWriter::writeBound(const Alternative &one) {
+void ParetoWriter::writeBound(const MeshCandidate &one) {
   const std::string at = percentText(x(one));
   auto line = html.element("line", {{"class", "bound"},
                                     {"x1", at},
@@ -148,7 +148,7 @@ void ParetoWriter::writeBound(const Alternative &one) {
 }
 
 /// Writes the label beside its point, if there is room.
-void ParetoWriter::writeName(const Alternative &one) {
+void ParetoWriter::writeName(const MeshCandidate &one) {
   const std::string name = (one.reason.empty() ? "chosen: " : "") + nameOf(one);
   const double at = x(one) * kMinPixels, line = y(one), width = labelWidth(name);
   for (bool isLeft : {x(one) > 0.5, x(one) <= 0.5})
@@ -193,17 +193,17 @@ void ParetoWriter::writePicture() {
                                       {"style", formatv("min-width:{0}px", kMinPixels).str()}});
   writeLines();
   writeFront();
-  for (const Alternative *one : bounds)
+  for (const MeshCandidate *one : bounds)
     writeBound(*one);
-  for (const Alternative *one : llvm::reverse(points)) {
+  for (const MeshCandidate *one : llvm::reverse(points)) {
     const double at = x(*one) * kMinPixels;
     taken.push_back({at - 5, y(*one) - 5, at + 5, y(*one) + 5});
     writePoint(*one);
   }
   // The chosen point and the front are labelled first.
-  auto isNamed = [&](const Alternative *one) { return one->reason.empty() || isFront(one); };
+  auto isNamed = [&](const MeshCandidate *one) { return one->reason.empty() || isFront(one); };
   for (bool areFirst : {true, false})
-    for (const Alternative *one : points)
+    for (const MeshCandidate *one : points)
       if (isNamed(one) == areFirst && (areFirst || points.size() <= kMaxNamed))
         writeName(*one);
 }
@@ -212,9 +212,9 @@ void ParetoWriter::writePicture() {
 
 void ParetoWriter::writeTable() {
   html.table({"Mesh", "Schedule", "Micro-batches", "ms a step", "Peak MB", "Why not"}, [&] {
-    for (const auto &one : alternatives) {
+    for (const auto &one : candidates) {
       const bool isChosen = one->reason.empty();
-      auto row = html.element("tr", {{"class", isChosen ? "chosen" : ""}, {"data-alternative", one->mesh}});
+      auto row = html.element("tr", {{"class", isChosen ? "chosen" : ""}, {"data-candidate", one->mesh}});
       html.leaf("td", one->mesh, {{"class", "path"}});
       html.leaf("td", one->schedule);
       html.cell("microbatches", one->microbatches, std::to_string(one->microbatches));
@@ -230,7 +230,7 @@ void ParetoWriter::write() {
             formatv("Estimates of one step, made before the plan; {0}, the chosen one first. A point has the "
                     "time of a step to the right, and the "
                     "memory of the device that holds most upwards.{1}",
-                    count(alternatives.size(), "configuration"),
+                    count(candidates.size(), "configuration"),
                     bounds.empty()
                         ? ""
                         : " Of marks below, which take longer in any case, the memory was not estimated."),
@@ -248,8 +248,8 @@ void ParetoWriter::write() {
   writeTable();
 }
 
-void writePareto(HtmlWriter &html, const plan::Alternatives &alternatives) {
-  ParetoWriter(html, alternatives).write();
+void writePareto(HtmlWriter &html, const plan::MeshCandidates &candidates) {
+  ParetoWriter(html, candidates).write();
 }
 
 } // namespace cleave

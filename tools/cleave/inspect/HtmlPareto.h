@@ -13,7 +13,7 @@ namespace cleave {
 
 /// Writes a chart and a table of the evaluated configurations as points of time and memory, and marks the
 /// Pareto front.
-void writePareto(HtmlWriter &html, const plan::Alternatives &alternatives);
+void writePareto(HtmlWriter &html, const plan::MeshCandidates &candidates);
 
 } // namespace cleave
 

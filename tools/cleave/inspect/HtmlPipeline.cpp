@@ -1,6 +1,6 @@
 //===- HtmlPipeline.cpp - Stages of a plan --------------------------------===//
 #include "tools/cleave/inspect/HtmlPipeline.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "tools/cleave/inspect/ModuleTree.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,6 +1,6 @@
 //===- HtmlTimeline.cpp - Timeline of devices -----------------------------===//
 #include "tools/cleave/inspect/HtmlTimeline.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "tools/cleave/inspect/HtmlChart.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/STLExtras.h"
@@ -77,20 +77,20 @@ static llvm::StringRef wordsOf(ActionKind kind) {
   return kWords[static_cast<size_t>(kind)];
 }
 
-static bool doAlike(const RankForecast &a, const RankForecast &b) {
+static bool doAlike(const RankSimulation &a, const RankSimulation &b) {
   return llvm::equal(a.timeline, b.timeline, [](const TimedAction &one, const TimedAction &other) {
     return one.begin == other.begin && one.end == other.end;
   });
 }
 
 TimelineWriter::TimelineWriter(HtmlWriter &html, const plan::Plan &plan, const PlanForecast &forecast)
-    : html(html), plan(plan), forecast(forecast), time(forecast.forecast.seconds) {
-  const std::vector<RankForecast> &ranks = forecast.forecast.ranks;
+    : html(html), plan(plan), forecast(forecast), time(forecast.simulation.seconds) {
+  const std::vector<RankSimulation> &ranks = forecast.simulation.ranks;
   passRows = groupRanks(plan, [&](uint32_t a, uint32_t b) { return doAlike(ranks[a], ranks[b]); });
   memoryRows = groupRanks(
       plan, [&](uint32_t a, uint32_t b) { return forecast.devices[a].memory == forecast.devices[b].memory; });
   std::vector<double> passes;
-  for (const RankForecast &rank : ranks)
+  for (const RankSimulation &rank : ranks)
     for (const TimedAction &timed : rank.timeline)
       if (isPass(timed) && timed.end > timed.begin)
         passes.push_back(timed.end - timed.begin);
@@ -110,7 +110,7 @@ void TimelineWriter::writeCaption() {
   {
     auto caption = html.element("p", {{"class", "caption"}});
     html.text("Predicted for a batch that has the devices to itself: ");
-    html.amount("seconds", forecast.forecast.seconds, milliseconds(forecast.forecast.seconds) + " ms");
+    html.amount("seconds", forecast.simulation.seconds, milliseconds(forecast.simulation.seconds) + " ms");
     html.text(", of which devices make no pass ");
     html.amount("bubble", bubble, formatv("{0:f1} %", bubble * 100));
     html.text(" of the time. F3.1 is the forward pass of stage 3 for micro-batch 1.");
@@ -119,7 +119,7 @@ void TimelineWriter::writeCaption() {
 
 void TimelineWriter::writeKinds() {
   std::set<ActionKind> kinds;
-  for (const RankForecast &rank : forecast.forecast.ranks)
+  for (const RankSimulation &rank : forecast.simulation.ranks)
     for (const TimedAction &timed : rank.timeline)
       kinds.insert(timed.action.kind);
   std::vector<std::pair<llvm::StringRef, llvm::StringRef>> entries;
@@ -150,7 +150,7 @@ void TimelineWriter::writeNames() {
 
 std::vector<Block> TimelineWriter::blocksOf(uint32_t rank, bool arePasses) const {
   std::vector<Block> blocks;
-  for (const TimedAction &timed : forecast.forecast.ranks[rank].timeline) {
+  for (const TimedAction &timed : forecast.simulation.ranks[rank].timeline) {
     if (isPass(timed) != arePasses || timed.end <= timed.begin)
       continue;
     const double seconds = timed.end - timed.begin;

@@ -15,7 +15,7 @@ llvm::json::Object toJson(const plan::LoadedPlan &loaded);
 /// Prints how weights are split over tensor-parallel ranks, which collectives these run, and the sharded
 /// dimensions behind both.
 void printSharding(llvm::raw_ostream &stream, const plan::Plan &plan);
-void printDimensions(llvm::raw_ostream &stream, const plan::Plan &plan);
+void printShardingGroups(llvm::raw_ostream &stream, const plan::Plan &plan);
 
 /// Prints the plan at a glance: a table of its stages, inputs and outputs, notes.
 void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);

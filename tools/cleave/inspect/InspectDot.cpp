@@ -1,5 +1,5 @@
 //===- InspectDot.cpp - A plan as Graphviz draws it -----------------------===//
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "tools/cleave/inspect/Inspect.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,6 +1,6 @@
 //===- InspectHtml.cpp - A plan as a page ---------------------------------===//
 #include "codegen/plan/Batch.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
 #include "tools/cleave/inspect/HtmlMemory.h"
@@ -35,7 +35,7 @@ private:
   void writeFigures();
   void writePipelineSection();
   void writeForecast();
-  void writeAlternatives();
+  void writeCandidates();
   void writeNotes();
   void writeTraffic();
   void writeSchedule();
@@ -169,14 +169,14 @@ void PageWriter::writeForecast() {
   writeMemory(html, plan, *forecast);
 }
 
-void PageWriter::writeAlternatives() {
-  auto section = html.element("section", {{"id", "weighed"}});
-  html.leaf("h2", "Configurations weighed");
-  if (plan.alternatives.empty())
-    html.leaf("p", "None. With --mesh auto, compile weighs the ways to use the devices.",
+void PageWriter::writeCandidates() {
+  auto section = html.element("section", {{"id", "evaluated"}});
+  html.leaf("h2", "Configurations evaluated");
+  if (plan.candidates.empty())
+    html.leaf("p", "None. With --mesh auto, compile evaluates the ways to use the devices.",
               {{"class", "caption"}});
   else
-    writePareto(html, plan.alternatives);
+    writePareto(html, plan.candidates);
 }
 
 void PageWriter::writeNotes() {
@@ -281,7 +281,7 @@ void PageWriter::writeOrigin() {
   auto footer = html.element("footer");
   auto facts = html.element("dl", {{"class", "facts"}});
   fact("Made by", plan.producer);
-  fact("Passes", plan.pipeline);
+  fact("Passes", plan.pass_pipeline);
   fact("Plan", toHex(loaded.rootChecksum));
   fact("Model file", toHex(toDigest(*plan.fingerprint)));
 }
@@ -300,7 +300,7 @@ void PageWriter::write() {
     auto main = html.element("main");
     writePipelineSection();
     writeForecast();
-    writeAlternatives();
+    writeCandidates();
     {
       auto below = html.element("div", {{"class", "below"}});
       writeNotes();

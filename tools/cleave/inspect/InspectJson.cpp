@@ -1,12 +1,12 @@
 //===- InspectJson.cpp - A plan as one JSON object ------------------------===//
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/OperatorName.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "ir/Schemas.h"
 #include "tools/cleave/inspect/Inspect.h"
-#include "tools/cleave/text/Alternatives.h"
+#include "tools/cleave/text/Candidates.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -119,22 +119,25 @@ static json::Array describeWeights(const Plan &plan) {
 
 /// Collectives of tensor-parallel rank 0, each of which runs once per micro-batch.
 static json::Array describeCollectives(const Plan &plan) {
-  return toArray(collectivesOf(plan), [](const CollectiveFact &fact) {
-    return json::Object{{"kind", fact.kind},
-                        {"stage", fact.stage},
-                        {"module_path", fact.path},
-                        {"bytes", fact.bytes},
+  return toArray(collectivesOf(plan), [](const CollectiveInfo &collective) {
+    return json::Object{{"kind", collective.kind},
+                        {"stage", collective.stage},
+                        {"module_path", collective.path},
+                        {"bytes", collective.bytes},
                         {"per_microbatch", true}};
   });
 }
 
-static json::Array describeDimensions(const Plan &plan) {
-  return toArray(plan.dimensions, [](const auto &dimension) {
-    return json::Object{{"module_path", dimension->path},
-                        {"parts", dimension->parts},
-                        {"weights", json::Array(dimension->weights)},
-                        {"sums", dimension->sums},
-                        {"gathers", dimension->gathers}};
+static json::Array describeShardingGroups(const Plan &plan) {
+  return toArray(plan.sharding_groups, [](const auto &group) {
+    return json::Object{{"module_path", group->path},
+                        {"parts", group->parts},
+                        {"weights", json::Array(group->weights)},
+                        {"all_reduces", group->all_reduces},
+                        {"all_gathers", group->all_gathers},
+                        // Their names in 0.1, until 0.3.
+                        {"sums", group->all_reduces},
+                        {"gathers", group->all_gathers}};
   });
 }
 
@@ -240,7 +243,9 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"producer", plan.producer},
       {"root_checksum", toHex(loaded.rootChecksum)},
       {"fingerprint", toHex(toDigest(*plan.fingerprint))},
-      {"pipeline", plan.pipeline},
+      {"pass_pipeline", plan.pass_pipeline},
+      // Its name in 0.1, until 0.3; so for `dimensions`.
+      {"pipeline", plan.pass_pipeline},
       {"precision",
        plan.precision == DType::Unknown ? json::Value(nullptr) : json::Value(nameOf(plan.precision))},
       {"mesh", json::Object{{"pp", plan.mesh->pp}, {"dp", plan.mesh->dp}, {"tp", plan.mesh->tp}}},
@@ -255,9 +260,12 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"states", describeStates(plan)},
       {"transfers", describeTransfers(plan)},
       {"collectives", describeCollectives(plan)},
-      {"dimensions", describeDimensions(plan)},
+      {"sharding_groups", describeShardingGroups(plan)},
+      {"dimensions", describeShardingGroups(plan)},
       {"devices", describeDevices(plan)},
-      {"alternatives", toJson(plan.alternatives)},
+      {"candidates", toJson(plan.candidates)},
+      // Their name in 0.1, until 0.3.
+      {"alternatives", toJson(plan.candidates)},
       {"calls", numberOfCalls},
       {"replicated_ops", describeReplicatedOps(plan, calls)},
       {"capture_points", toArray(plan.capture_points, capturePoint)},

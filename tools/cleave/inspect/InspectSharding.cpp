@@ -1,5 +1,5 @@
 //===- InspectSharding.cpp - How tensors are split, as people read it -----===//
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "tools/cleave/inspect/Inspect.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"
@@ -64,21 +64,22 @@ void printSharding(llvm::raw_ostream &stream, const Plan &plan) {
     if (weight->role == WeightRole::Parameter && weight->shape.size() > 1)
       count(weights,
             {withoutNumbers(weight->name), weight->style, shapeText(weight->shape), shardsText(*weight)});
-  for (const CollectiveFact &fact : collectivesOf(plan))
-    count(collectives,
-          {withoutNumbers(fact.path), fact.kind, fact.bytes ? megabytes(*fact.bytes) + " MB" : "?"});
+  for (const CollectiveInfo &collective : collectivesOf(plan))
+    count(collectives, {withoutNumbers(collective.path), collective.kind,
+                        collective.bytes ? megabytes(*collective.bytes) + " MB" : "?"});
   print(stream, "weights by tensor-parallel rank", weights,
         {Align::Right, Align::Left, Align::Left, Align::Left, Align::Left});
   print(stream, "between tensor-parallel ranks, a micro-batch", collectives,
         {Align::Right, Align::Left, Align::Left, Align::Right});
 }
 
-void printDimensions(llvm::raw_ostream &stream, const Plan &plan) {
+void printShardingGroups(llvm::raw_ostream &stream, const Plan &plan) {
   Rows rows;
-  for (const auto &dimension : plan.dimensions)
-    count(rows, {withoutNumbers(dimension->path), cleave::count(dimension->parts, "part"),
-                 cleave::count(dimension->weights.size(), "weight"), cleave::count(dimension->sums, "sum"),
-                 cleave::count(dimension->gathers, "gather")});
+  for (const auto &group : plan.sharding_groups)
+    count(rows,
+          {withoutNumbers(group->path), cleave::count(group->parts, "part"),
+           cleave::count(group->weights.size(), "weight"), cleave::count(group->all_reduces, "all-reduce"),
+           cleave::count(group->all_gathers, "all-gather")});
   print(stream, "dimensions split over tensor-parallel ranks", rows,
         {Align::Right, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
 }

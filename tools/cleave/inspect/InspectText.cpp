@@ -1,10 +1,10 @@
 //===- InspectText.cpp - A plan as people read it -------------------------===//
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "codegen/plan/text/Printable.h"
 #include "tools/cleave/inspect/Inspect.h"
-#include "tools/cleave/text/Alternatives.h"
+#include "tools/cleave/text/Candidates.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/STLExtras.h"
@@ -133,7 +133,7 @@ void printText(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::String
   printStages(stream, plan);
   if (plan.mesh->tp > 1)
     printSharding(stream, plan);
-  printAlternatives(stream, plan.alternatives);
+  printCandidates(stream, plan.candidates);
   for (const auto &signature : plan.signatures)
     printSignature(stream, *signature);
   if (llvm::any_of(plan.weights, [](const auto &weight) { return !weight->aliases.empty(); }))

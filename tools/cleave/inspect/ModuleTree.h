@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_INSPECT_MODULETREE_H
 #define CLEAVE_TOOLS_CLEAVE_INSPECT_MODULETREE_H
 
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 
 namespace cleave {
 

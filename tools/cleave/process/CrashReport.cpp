@@ -6,7 +6,7 @@
 #include "codegen/plan/text/Printable.h"
 #include "runtime/base/AlternateStack.h"
 #include "runtime/executor/Activity.h"
-#include "tools/cleave/process/LastWord.h"
+#include "tools/cleave/process/StderrWriter.h"
 #include "tools/cleave/text/ProgressBar.h"
 #include <atomic>
 #include <csignal>
@@ -73,7 +73,7 @@ static void putCrash(int signal, const char *file) {
   for (const char *part : parts)
     std::strncat(line, part, sizeof(line) - std::strlen(line) - 2);
   makePrintable(line);
-  sayLast(std::strcat(line, "\n"));
+  writeStderr(std::strcat(line, "\n"));
 }
 
 static void fill(CrashNote &note, int signal, const siginfo_t &facts) {
@@ -109,7 +109,7 @@ static void handle(int signal, siginfo_t *facts, void *) {
 void endWithError(const std::string &message) {
   ProgressBar::erase();
   plan::removeTemporaries();
-  sayLast("error: " + plan::printable(message) + "\n");
+  writeStderr("error: " + plan::printable(message) + "\n");
   // Without destructors, which would wait for running threads.
   _exit(EXIT_FAILURE);
 }
@@ -143,7 +143,7 @@ void reportCrashes(llvm::StringRef command) {
 
 void noteCrashes(CrashNote &note) {
   shared = &note;
-  plan::noteLines(note.isWithinLine);
+  plan::shareLineState(note.isWithinLine);
   if (!isSanitized)
     install();
 }

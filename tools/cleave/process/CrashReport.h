@@ -14,7 +14,7 @@ struct CrashNote {
   char where[2048] = {};
   /// The mapped file that could not be read, or empty.
   char file[4096] = {};
-  /// True while a line on stderr is incomplete (plan::noteLines).
+  /// True while a line on stderr is incomplete (plan::shareLineState).
   std::atomic<bool> isWithinLine = false;
 };
 
@@ -32,8 +32,8 @@ void noteCrashes(CrashNote &note);
 /// `crashed (SIGBUS): 'rank-000.safetensors' became shorter, or cannot be read any more; …`.
 std::string describeCrash(int signal, llvm::StringRef file);
 
-/// Prints the message as an error and exits, whatever other threads run. For SessionOptions::overdue and
-/// CompileOptions::endUnparsed.
+/// Prints the message as an error and exits, whatever other threads run. For SessionOptions::onTimeout and
+/// CompileOptions::onParseError.
 void endWithError(const std::string &message);
 
 } // namespace cleave

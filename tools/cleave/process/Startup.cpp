@@ -3,7 +3,7 @@
 #include "codegen/plan/files/TemporaryPath.h"
 #include "codegen/plan/text/ErrorLines.h"
 #include "codegen/plan/text/Printable.h"
-#include "tools/cleave/process/LastWord.h"
+#include "tools/cleave/process/StderrWriter.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorHandling.h"
 #include <atomic>
@@ -26,7 +26,7 @@ static std::atomic<bool> hasBegun{false};
 [[noreturn]] static void endWith(llvm::StringRef line) {
   if (hasBegun)
     plan::removeTemporaries();
-  sayLast(line);
+  writeStderr(line);
   _exit(EXIT_FAILURE);
 }
 
@@ -75,7 +75,7 @@ void prepareProcess() {
                               std::pair(STDERR_FILENO, O_WRONLY)})
     if (fcntl(stream, F_GETFD) < 0)
       (void)!open("/dev/null", mode);
-  plan::takeStreams();
+  plan::redirectStdStreams();
   // Connections to a rank take descriptors, which must not run out.
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

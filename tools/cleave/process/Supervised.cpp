@@ -9,7 +9,7 @@ Confinement confine(const std::string &file, const SupervisedOptions &how) {
   confinement.file = file;
   confinement.limits = how.limits;
   confinement.files = {file};
-  confinement.isFree = how.trust;
+  confinement.unsandboxed = how.trust;
   confinement.drawsBar = !how.quiet;
   return confinement;
 }
@@ -22,7 +22,7 @@ std::string noteProtection(const SupervisedOptions &how) {
   if (!needsListedOperators(how))
     return "";
   const sandbox::Protection &protection = sandbox::current();
-  return "note: the model could call listed operators only, since it had no whole sandbox (" +
+  return "note: the model could call listed operators only, since it had no complete sandbox (" +
          (protection.problem.empty() ? "there is none with GPUs" : protection.problem) + ")\n";
 }
 

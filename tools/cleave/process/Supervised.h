@@ -16,7 +16,7 @@ namespace cleave {
 
 /// How a command handles an untrusted file, and how it reports.
 struct SupervisedOptions {
-  Limits limits;
+  ProcessLimits limits;
   /// The model is the user's own: no sandbox.
   bool trust = false;
   /// The file is a model, not a plan: work on it is supervised.
@@ -53,7 +53,7 @@ llvm::Expected<Report> workAndReport(Options options, const SupervisedOptions &h
   std::optional<ProgressBar> bar;
   if (!how.quiet)
     options.progress = showOn(bar);
-  options.listedOperators = needsListedOperators(how);
+  options.requireListedOperators = needsListedOperators(how);
   llvm::Expected<Report> report = reporter.work(options);
   bar.reset();
   if (!report)

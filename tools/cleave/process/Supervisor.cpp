@@ -6,7 +6,7 @@
 #include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/process/CrashReport.h"
-#include "tools/cleave/process/LastWord.h"
+#include "tools/cleave/process/StderrWriter.h"
 #include "tools/cleave/text/ProgressBar.h"
 #include "tools/driver/base/StopSource.h"
 #include "llvm/ADT/SmallString.h"
@@ -38,7 +38,7 @@ static constexpr timespec kTick = {0, 20'000'000};
 /// Time that a forwarded signal leaves the child to remove its files.
 static constexpr std::chrono::seconds kGrace{10};
 
-uint64_t Limits::defaultMemoryBytes() {
+uint64_t ProcessLimits::defaultMemoryBytes() {
   return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)) / 10 * 9;
 }
 
@@ -67,11 +67,11 @@ static char lines[std::size(kSignals)][64];
 static StopSource *endedFirst = nullptr;
 
 static void announceAndDie(int signal) {
-  if (signal == SIGINT && endedFirst && endedFirst->ask())
+  if (signal == SIGINT && endedFirst && endedFirst->requestStop())
     return;
   for (size_t i = 0; i < std::size(kSignals); ++i)
     if (kSignals[i] == signal)
-      sayLast(lines[i]);
+      writeStderr(lines[i]);
   plan::removeTemporaries();
   std::signal(signal, SIG_DFL);
   raise(signal);
@@ -107,10 +107,10 @@ static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBrok
   if (broker) {
     broker->use();
     if (!confinement.outputs.plan.empty())
-      if (llvm::Error error = broker->makePlanFolder().moveInto(rights.writes))
+      if (llvm::Error error = broker->makePlanFolder().moveInto(rights.writableFolder))
         return error;
   }
-  if (confinement.isFree)
+  if (confinement.unsandboxed)
     return llvm::Error::success();
   for (const std::string &library : confinement.libraries)
     if (llvm::Error error = runtime::allowRegistered([&]() -> llvm::Error {
@@ -160,7 +160,7 @@ private:
   void print(const std::string &line) const;
 
   const llvm::StringRef command, file;
-  const Limits limits;
+  const ProcessLimits limits;
   const bool drawsBar;
   StopSource *const stop;
   /// Null if there are no outputs.
@@ -187,7 +187,7 @@ void Supervision::clear() {
 }
 
 void Supervision::print(const std::string &line) const {
-  sayLast((note && note->isWithinLine ? "\n" : "") + line + "\n");
+  writeStderr((note && note->isWithinLine ? "\n" : "") + line + "\n");
 }
 
 int Supervision::fail(const llvm::Twine &message) {
@@ -257,7 +257,7 @@ int Supervision::conclude(int status) {
 void Supervision::handOn(int signal) {
   // The search's result is then made into a plan, however long that takes. Only once, since the child can
   // also write to the shared memory.
-  if (signal == SIGINT && stop && !std::exchange(hasAsked, true) && stop->ask())
+  if (signal == SIGINT && stop && !std::exchange(hasAsked, true) && stop->requestStop())
     return;
   handedOn = signal;
   handedOnAt = Clock::now();

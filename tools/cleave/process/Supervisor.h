@@ -13,7 +13,7 @@ namespace cleave {
 class StopSource;
 
 /// Limits of a child process; 0: no limit.
-struct Limits {
+struct ProcessLimits {
   /// Anonymous memory, resident or swapped out.
   uint64_t memoryBytes = defaultMemoryBytes();
   /// Wall-clock time of the process.
@@ -26,16 +26,16 @@ struct Limits {
 /// Rights and side effects of work on a file.
 struct Confinement {
   std::string file;
-  Limits limits;
+  ProcessLimits limits;
   /// Other readable files, as in sandbox::Rights: files named by the command line, never files named only by
   /// the untrusted file.
   std::vector<std::string> files, folders;
   /// Libraries of operators, which are trusted and loaded before the work.
   std::vector<std::string> libraries;
-  /// Files written by a helper process: the work itself may write only an unfinished plan.
+  /// Files made and put in place by a helper process: the work itself may write only an unfinished plan.
   plan::OutputPaths outputs;
   /// No sandbox: the file is trusted, or the work needs what a sandbox cannot grant.
-  bool isFree = false;
+  bool unsandboxed = false;
   /// The work draws a progress bar if stderr is a terminal.
   bool drawsBar = false;
   /// Stop source of the work's search, in memory shared with child processes: the first SIGINT that arrives

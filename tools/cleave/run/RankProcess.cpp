@@ -3,7 +3,7 @@
 #include "codegen/plan/files/TemporaryPath.h"
 #include "codegen/plan/text/Printable.h"
 #include "runtime/base/Exceptions.h"
-#include "tools/cleave/process/LastWord.h"
+#include "tools/cleave/process/StderrWriter.h"
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -22,7 +22,7 @@ static constexpr std::chrono::seconds kGrace{2};
 static void announce(uint32_t rank, const std::string &message) {
   static std::once_flag told;
   std::call_once(told, [&] {
-    sayLast("error: rank " + std::to_string(rank) + " stops: " + plan::printable(message) + "\n");
+    writeStderr("error: rank " + std::to_string(rank) + " stops: " + plan::printable(message) + "\n");
     // A launcher then sends SIGTERM, which needs no message of its own.
     std::signal(SIGTERM, SIG_IGN);
   });
@@ -39,7 +39,7 @@ void stopRank(uint32_t rank, const std::string &message) {
   end();
 }
 
-llvm::Error ofRank(uint32_t rank, llvm::Error error) {
+llvm::Error prefixWithRank(uint32_t rank, llvm::Error error) {
   return llvm::createStringError("rank " + std::to_string(rank) + ": " + llvm::toString(std::move(error)));
 }
 
@@ -59,7 +59,8 @@ static std::string uncaught() {
   }
 }
 
-UncaughtScope::UncaughtScope(uint32_t rank, std::function<std::string(const std::string &)> fail) {
+UncaughtExceptionScope::UncaughtExceptionScope(uint32_t rank,
+                                               std::function<std::string(const std::string &)> fail) {
   endAll = [=](const std::string &what) {
     stopRank(rank, fail("rank " + std::to_string(rank) + ": libtorch cannot go on: " + what));
   };
@@ -70,9 +71,9 @@ UncaughtScope::UncaughtScope(uint32_t rank, std::function<std::string(const std:
   });
 }
 
-UncaughtScope::~UncaughtScope() { std::set_terminate(usualEnd); }
+UncaughtExceptionScope::~UncaughtExceptionScope() { std::set_terminate(usualEnd); }
 
-std::function<void(const std::string &)> stopsRank(uint32_t rank) {
+std::function<void(const std::string &)> stopRankCallback(uint32_t rank) {
   return [rank](const std::string &message) {
     // Printing may block on a reader.
     bool mayGoOn = true;

@@ -16,19 +16,19 @@ namespace cleave {
 [[noreturn]] void stopRank(uint32_t rank, const std::string &message);
 
 /// Adds the rank to an error that all processes will report: `rank 1: cannot read …`.
-llvm::Error ofRank(uint32_t rank, llvm::Error error);
+llvm::Error prefixWithRank(uint32_t rank, llvm::Error error);
 
 /// Callback for failures of other processes: prints at once, and ends this process a little later.
-std::function<void(const std::string &)> stopsRank(uint32_t rank);
+std::function<void(const std::string &)> stopRankCallback(uint32_t rank);
 
 /// While it lives, an exception that a libtorch thread throws and nothing catches ends this process as other
 /// failures do. Gloo throws such exceptions for malformed messages.
-class UncaughtScope {
+class UncaughtExceptionScope {
 public:
   /// \param fail  fails all processes with a message, and returns the one with which they end.
-  UncaughtScope(uint32_t rank, std::function<std::string(const std::string &)> fail);
-  ~UncaughtScope();
-  UncaughtScope(const UncaughtScope &) = delete;
+  UncaughtExceptionScope(uint32_t rank, std::function<std::string(const std::string &)> fail);
+  ~UncaughtExceptionScope();
+  UncaughtExceptionScope(const UncaughtExceptionScope &) = delete;
 };
 
 /// Opens a runtime::Session or runtime::TimingProcess, and runs `work` with it. A failure, here or in another
@@ -42,11 +42,11 @@ void runAsRank(
     llvm::function_ref<llvm::Error(Shared &)> work) {
   // Null while it is being opened.
   std::atomic<Shared *> opened{nullptr};
-  UncaughtScope uncaught(rank, [&](const std::string &message) {
+  UncaughtExceptionScope uncaught(rank, [&](const std::string &message) {
     Shared *const others = opened;
     return others ? others->fail(message) : message;
   });
-  llvm::Expected<std::unique_ptr<Shared>> shared = open(stopsRank(rank));
+  llvm::Expected<std::unique_ptr<Shared>> shared = open(stopRankCallback(rank));
   if (!shared)
     stopRank(rank, llvm::toString(shared.takeError()));
   opened = shared->get();

@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// Files that a run reads, and files that it writes if not empty. `plan` is a folder, or a model file that is
-/// simulated.
+/// Files that a run reads, and those that it writes; an empty name: none. `plan` is a folder, or a model file
+/// that is simulated.
 struct RunFiles {
   std::string plan, inputs, outputs, trace;
 };

@@ -87,7 +87,7 @@ static Expected<std::vector<Tensor>> readTogether(Session &session, const std::s
   std::string description;
   if (session.needsInputs()) {
     if (Error error = readFile(*session.plan().signatures[0], file).moveInto(inputs))
-      return ofRank(session.process(), std::move(error));
+      return prefixWithRank(session.process(), std::move(error));
     description = describe(inputs);
   }
   auto descriptions = session.gather(description, 0);
@@ -97,7 +97,7 @@ static Expected<std::vector<Tensor>> readTogether(Session &session, const std::s
   if (session.process() == 0)
     if (Error error = agreeOn(*descriptions).moveInto(agreed))
       return error;
-  if (Error error = session.share(agreed, 0).moveInto(agreed))
+  if (Error error = session.broadcast(agreed, 0).moveInto(agreed))
     return error;
   return description.empty() ? runtime::catching([&] { return describedInputs(agreed); }) : std::move(inputs);
 }
@@ -108,7 +108,7 @@ Expected<Requests> readInputs(Session &session, const std::string &file, bool is
   if (!inputs)
     return inputs.takeError();
   if (isStream)
-    return splitStream(signature, *inputs);
+    return splitRequests(signature, *inputs);
   return Requests{std::move(*inputs)};
 }
 

@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNINPUTS_H
 
 #include "runtime/session/Session.h"
-#include "tools/cleave/run/Stream.h"
+#include "tools/cleave/run/RequestStream.h"
 #include <string>
 
 namespace cleave {

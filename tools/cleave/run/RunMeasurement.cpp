@@ -49,12 +49,12 @@ static Expected<Requests> runSteps(Session &session, const Requests &requests, u
 
 /// Seconds of `work`, which all processes begin together, until it has ended in all of them.
 static Expected<double> secondsOf(Session &session, llvm::function_ref<Error()> work) {
-  if (Error error = session.meet())
+  if (Error error = session.barrier())
     return error;
   auto begin = std::chrono::steady_clock::now();
   if (Error error = work())
     return error;
-  if (Error error = session.meet())
+  if (Error error = session.barrier())
     return error;
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -67,7 +67,7 @@ static Error runAlone(Session &session, const Requests &requests, int runs) {
     for (const std::vector<at::Tensor> &inputs : requests) {
       if (auto outputs = session.run(inputs); !outputs)
         return outputs.takeError();
-      if (Error error = session.meet())
+      if (Error error = session.barrier())
         return error;
       // The trace covers only the measured steps.
       session.takeTrace();

@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNMEASUREMENT_H
 
 #include "runtime/session/Session.h"
-#include "tools/cleave/run/Stream.h"
+#include "tools/cleave/run/RequestStream.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <cstdint>
 #include <vector>
@@ -17,7 +17,8 @@ struct MeasuredDevice {
   double busyAlone = 0;
 };
 
-/// Outputs and times of the steps in this process.
+/// Outputs and times of the steps in this process. A step is one pass over all requests: one request, or a
+/// whole stream.
 struct Measurement {
   /// Outputs of the last step; undefined except in the process that gets them.
   Requests outputs;

@@ -1,6 +1,6 @@
 //===- RunReport.cpp - Report of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunReport.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/text/Printable.h"
 #include "runtime/base/DTypes.h"
 #include "tools/cleave/run/RankMessage.h"
@@ -117,8 +117,8 @@ static std::string megabytes(int64_t bytes) { return llvm::formatv("{0:f2}", dou
 void RunReport::printText(llvm::raw_ostream &out) const {
   out << llvm::formatv("{0:f2} ms a step\n", secondsPerStep * 1e3);
   if (bubble)
-    out << llvm::formatv("{0:f2} ms a step alone; bubble {1:f1} %, {2:f1} % by formula\n", secondsAlone * 1e3,
-                         *bubble * 100, *bubbleByFormula * 100);
+    out << llvm::formatv("{0:f2} ms for one step by itself; bubble {1:f1} %, {2:f1} % by formula\n",
+                         secondsAlone * 1e3, *bubble * 100, *bubbleByFormula * 100);
   out << "\n";
   TextTable table({Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"device", "peak MB", "weights MB", "busy ms", "idle ms"});

@@ -23,7 +23,7 @@ Error writeRunTrace(runtime::Session &session, const TraceSpool &spool, plan::At
     if (Error error = merge->begin(*headings).moveInto(chunks))
       return error;
   }
-  Expected<std::string> shared = session.share(std::to_string(chunks), to);
+  Expected<std::string> shared = session.broadcast(std::to_string(chunks), to);
   if (!shared)
     return shared.takeError();
   if (Error error = TraceMerge::chunksOf(to, *shared).moveInto(chunks))

@@ -103,10 +103,10 @@ Clock::time_point traceTime(double seconds) {
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
 }
 
-TraceRow traceRowOf(const RankForecast &forecast, uint32_t rank, const std::string &name,
+TraceRow traceRowOf(const RankSimulation &simulated, uint32_t rank, const std::string &name,
                     std::vector<MemoryStep> memory) {
   TraceRow row{rank, name, {}, std::move(memory)};
-  for (const TimedAction &timed : forecast.timeline)
+  for (const TimedAction &timed : simulated.timeline)
     row.events.push_back({/*request=*/0, rank, timed.action, traceTime(timed.begin), traceTime(timed.end)});
   return row;
 }

@@ -29,11 +29,11 @@ struct TraceRow {
   bool overlapsTransfers = false;
 };
 
-/// Converts seconds since the begin of a step.
+/// Converts seconds since the beginning of a step.
 runtime::TraceEvent::Clock::time_point traceTime(double seconds);
 
-/// A row of a forecast, for devices called `name`.
-TraceRow traceRowOf(const RankForecast &forecast, uint32_t rank, const std::string &name,
+/// A row of a simulation, for devices called `name`.
+TraceRow traceRowOf(const RankSimulation &simulated, uint32_t rank, const std::string &name,
                     std::vector<MemoryStep> memory);
 
 /// By stage: its module paths.
@@ -63,7 +63,7 @@ private:
 /// Name of the row of a rank on devices called `device`.
 std::string traceLabel(uint32_t rank, llvm::StringRef device);
 
-/// The text of a whole trace: one entry per action, with times from the begin of the first one, and the
+/// The text of a whole trace: one entry per action, with times from the beginning of the first one, and the
 /// memory of devices. Actions on one thread do not overlap.
 /// \param modulePaths  by stage; empty if not known.
 std::string formatTrace(llvm::ArrayRef<TraceRow> rows, llvm::ArrayRef<std::vector<std::string>> modulePaths);

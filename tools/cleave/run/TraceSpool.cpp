@@ -41,7 +41,7 @@ static void pack(std::string &text, const TraceEvent &event) {
   put<int64_t>(text, event.begin.time_since_epoch().count());
   put<int64_t>(text, event.end.time_since_epoch().count());
   for (uint32_t value : {event.rank, uint32_t(event.action.kind), event.action.stage, event.action.microbatch,
-                         event.action.peer})
+                         event.action.peer_stage})
     put<uint32_t>(text, value);
 }
 
@@ -60,7 +60,7 @@ bool TraceSpool::unpack(llvm::StringRef chunk, llvm::function_ref<void(const Tra
     event.action.kind = plan::ActionKind(kind);
     event.action.stage = take<uint32_t>(chunk);
     event.action.microbatch = take<uint32_t>(chunk);
-    event.action.peer = take<uint32_t>(chunk);
+    event.action.peer_stage = take<uint32_t>(chunk);
     use(event);
   }
   return true;

@@ -1,6 +1,6 @@
 //===- Wording.cpp - Facts of a plan as text ------------------------------===//
 #include "tools/cleave/text/Wording.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Safetensors.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -29,14 +29,14 @@ struct CompileOptions {
   /// A TorchScript file, and the output directory.
   std::string model, output;
   /// False: makes the plan for the report only; `output` and `verify` are ignored.
-  bool writesPlan = true;
+  bool writePlan = true;
   /// A safetensors file with the names, dtypes and shapes of example inputs; may be empty.
   std::string inputsFile;
   /// Example inputs: `ids:i64[4,128]` is a tensor, `sr=16000` a scalar whose value the plan keeps.
   std::vector<std::string> inputs;
   /// `ids=batch,seq`: names of an input's dimensions; a number or `_` leaves one static.
   std::vector<std::string> dynamic;
-  /// `ids=tokens`: the meaning of an input.
+  /// `ids=tokens`: what an input means: tokens, attention_mask, positions or labels.
   std::vector<std::string> roles;
   /// Number of devices; 0: that of the mesh or the machine, else 1.
   uint32_t devices = 0;
@@ -60,15 +60,15 @@ struct CompileOptions {
   /// `gpipe`, or `interleaved`: two stages per device. Empty or `auto`: the search tries both; gpipe without
   /// a search.
   std::string schedule = "";
-  /// Globs of module paths whose outputs can be captured.
+  /// Globs of module paths whose outputs the plan keeps as values and lists (plan::CapturePoint).
   std::vector<std::string> capturePoints;
   /// Replace operator sequences by equivalent fused operators (pass rewrite-idioms).
-  bool rewritesIdioms = true;
-  /// Dtype of float32 matrix products and of their stored weights: `bf16`, or `traced` to keep the model's.
+  bool rewriteIdioms = true;
+  /// Dtype of float32 contractions and of their stored weights: `bf16`, or `traced` to keep the model's.
   std::string dtype = "traced";
   /// Reject a model that calls operators that plans may not, before any of it runs. Used where nothing else
   /// protects the user's files.
-  bool listedOperators = false;
+  bool requireListedOperators = false;
   /// Run the original and the plan before the plan is committed.
   bool verify = false;
   /// Directory for the IR after each pass; may be empty.
@@ -81,7 +81,7 @@ struct CompileOptions {
   Progress progress;
   /// Ends the process, with the message, if IR does not parse (`tools/cleave-opt/ParseCheck.h`). Empty: the
   /// process goes on, which is safe for trusted IR only.
-  std::function<void(const std::string &)> endUnparsed;
+  std::function<void(const std::string &)> onParseError;
   /// Ends a search for the mesh early, with the best result so far and a note; null: the search is not
   /// stopped. For one compilation at a time.
   StopSource *stop = nullptr;

@@ -1,7 +1,7 @@
 //===- Forecast.cpp - Predicted times and memory of a plan ----------------===//
 #include "tools/driver/base/Forecast.h"
 #include "codegen/plan/Batch.h"
-#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/PlanQueries.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -53,7 +53,7 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
         return llvm::createStringError(
             name + ": has backward passes, whose times plans of this version do not predict");
   costs.ranksPerDeviceGroup = plan.mesh->dp * plan.mesh->tp;
-  costs.groupSize = plan.mesh->tp;
+  costs.tensorParallelSize = plan.mesh->tp;
   for (const auto &stage : plan.stages) {
     StageCost &cost = costs.stages.emplace_back();
     for (uint32_t position = 0; position < costs.ranksPerDeviceGroup; ++position) {
@@ -80,10 +80,10 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   return costs;
 }
 
-static std::vector<DeviceForecast> devicesOf(const plan::Plan &plan, const Forecast &forecast) {
+static std::vector<DeviceForecast> devicesOf(const plan::Plan &plan, const SimulationResult &simulation) {
   std::vector<DeviceForecast> devices;
-  for (auto [rank, found] : llvm::enumerate(forecast.ranks)) {
-    DeviceForecast device{{}, found.busySeconds,        forecast.bubbleSeconds(rank), 0, 0,
+  for (auto [rank, found] : llvm::enumerate(simulation.ranks)) {
+    DeviceForecast device{{}, found.busySeconds,        simulation.bubbleSeconds(rank), 0, 0,
                           {}, memoryLimitOf(plan, rank)};
     for (const auto &stage : plan.stages)
       if (llvm::is_contained(stage->ranks, rank)) {
@@ -112,11 +112,11 @@ Expected<PlanForecast> forecastOf(const plan::Plan &plan, StringRef name) {
   if (Error error = costsOf(plan, name).moveInto(result.costs))
     return error;
   result.schedule = tableOf(plan);
-  if (Error error = simulate(result.schedule, result.costs).moveInto(result.forecast))
+  if (Error error = simulate(result.schedule, result.costs).moveInto(result.simulation))
     return llvm::createStringError(name + ": " + toString(std::move(error)));
-  if (Error error = checkSeconds(result.forecast.seconds, name, kRemedy))
+  if (Error error = checkSeconds(result.simulation.seconds, name, kRemedy))
     return error;
-  result.devices = devicesOf(plan, result.forecast);
+  result.devices = devicesOf(plan, result.simulation);
   return result;
 }
 

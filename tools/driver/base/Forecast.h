@@ -34,7 +34,7 @@ struct PlanForecast {
   /// The plan's schedule, with as many micro-batches as there are samples.
   plan::Schedule schedule;
   PipelineCosts costs;
-  Forecast forecast;
+  SimulationResult simulation;
   /// By rank.
   std::vector<DeviceForecast> devices;
 };

@@ -160,7 +160,7 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   }
   shape.devices = devices.value_or(1);
   if (options.mesh.empty()) {
-    shape.ranks = shape.devices;
+    shape.pipelineParallelSize = shape.devices;
     return shape;
   }
   auto mesh = parseMesh(options.mesh);
@@ -175,20 +175,20 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
         "--mesh " + options.mesh +
         ": found dp=auto, expected a number: dp is searched for in training alone; use dp=N, with pp=auto "
         "or tp=auto");
-  if (mesh->tp > kMaxTensorRanks)
+  if (mesh->tp > kMaxTensorParallelSize)
     return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) +
-                      ", expected at most " + llvm::Twine(kMaxTensorRanks));
+                      ", expected at most " + llvm::Twine(kMaxTensorParallelSize));
   if (mesh->isOpen()) {
     shape.search = {shape.devices, mesh->pp, mesh->tp, mesh->dp, {}};
     // So that the batch is named.
-    shape.dataRanks = mesh->dp.value_or(1);
+    shape.dataParallelSize = mesh->dp.value_or(1);
     return shape;
   }
-  shape.ranks = *mesh->pp;
-  shape.tensorRanks = *mesh->tp;
-  shape.dataRanks = *mesh->dp;
-  uint64_t taken =
-      llvm::SaturatingMultiply(uint64_t(shape.ranks) * shape.tensorRanks, uint64_t(shape.dataRanks));
+  shape.pipelineParallelSize = *mesh->pp;
+  shape.tensorParallelSize = *mesh->tp;
+  shape.dataParallelSize = *mesh->dp;
+  uint64_t taken = llvm::SaturatingMultiply(uint64_t(shape.pipelineParallelSize) * shape.tensorParallelSize,
+                                            uint64_t(shape.dataParallelSize));
   if (taken > kMaxMeshDevices)
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
                       " devices, expected at most " + llvm::Twine(kMaxMeshDevices));
@@ -229,8 +229,9 @@ static llvm::Error checkTraining(const CompileOptions &options) {
   if (!llvm::is_contained({"auto", "none", "selective", "full"}, choice.recompute))
     return wrongUsage("--recompute " + choice.recompute + ": found \"" + choice.recompute +
                       "\", expected none, selective, full or auto");
-  if (choice.zero > kMaxZero)
-    return wrongUsage("--zero " + llvm::Twine(*choice.zero) + ": expected 0 to " + llvm::Twine(kMaxZero));
+  if (choice.zero > kMaxZeroStage)
+    return wrongUsage("--zero " + llvm::Twine(*choice.zero) + ": expected 0 to " +
+                      llvm::Twine(kMaxZeroStage));
   if (!choice.interleave)
     return llvm::Error::success();
   const std::string option = "--interleave " + std::to_string(*choice.interleave);
@@ -244,11 +245,11 @@ static llvm::Error checkTraining(const CompileOptions &options) {
 
 /// Fails on options that shard among ranks if there is only one.
 static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpace &space) {
-  if (choice.zero.value_or(0) > 0 && space.dataRanks == 1)
+  if (choice.zero.value_or(0) > 0 && space.dataParallelSize == 1)
     return wrongUsage(
         "--zero " + llvm::Twine(*choice.zero) +
         ": nothing to share state with; give --mesh dp=N with N of at least 2, or leave --zero out");
-  if (choice.sequenceParallel && space.tensorRanks == 1)
+  if (choice.sequenceParallel && space.tensorParallelSize == 1)
     return wrongUsage(
         "--sequence-parallel: nothing to split over; give --mesh tp=N with N of at least 2, or leave it out");
   return llvm::Error::success();
@@ -259,27 +260,27 @@ static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchS
   const TrainingChoice &choice = *options.training;
   const bool isAuto = options.schedule.empty() || options.schedule == "auto";
   // Without a search: a number of stages implies the schedule.
-  const TrainingKind usual =
-      choice.interleave ? TrainingKind::Interleaved : TrainingKind::OneForwardOneBackward;
-  for (TrainingKind kind : {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward,
-                            TrainingKind::Interleaved, TrainingKind::ZeroBubbleH1})
-    if (isAuto ? isOpen || kind == usual : nameOf(kind) == options.schedule)
-      space.kinds.push_back(kind);
-  if (llvm::is_contained(space.kinds, TrainingKind::Interleaved))
-    space.stagesOfRank.push_back(choice.interleave.value_or(2));
-  if (space.kinds.size() > 1 || space.stagesOfRank.empty())
-    space.stagesOfRank.insert(space.stagesOfRank.begin(), 1);
+  const TrainingSchedule usual =
+      choice.interleave ? TrainingSchedule::Interleaved : TrainingSchedule::OneForwardOneBackward;
+  for (TrainingSchedule schedule : {TrainingSchedule::Gpipe, TrainingSchedule::OneForwardOneBackward,
+                                    TrainingSchedule::Interleaved, TrainingSchedule::ZeroBubbleH1})
+    if (isAuto ? isOpen || schedule == usual : nameOf(schedule) == options.schedule)
+      space.schedules.push_back(schedule);
+  if (llvm::is_contained(space.schedules, TrainingSchedule::Interleaved))
+    space.stagesPerRank.push_back(choice.interleave.value_or(2));
+  if (space.schedules.size() > 1 || space.stagesPerRank.empty())
+    space.stagesPerRank.insert(space.stagesPerRank.begin(), 1);
   for (auto [name, recompute] :
        {std::pair("none", Recompute::None), {"selective", Recompute::Selective}, {"full", Recompute::Full}})
     if (choice.recompute == "auto" ? isOpen || recompute == Recompute::None : choice.recompute == name)
       space.training.push_back({recompute, choice.sequenceParallel});
-  space.zero = {choice.zero.value_or(0)};
-  for (uint32_t zero = 1; zero <= kMaxZero && isOpen && !choice.zero; ++zero)
-    space.zero.push_back(zero);
+  space.zeroStages = {choice.zero.value_or(0)};
+  for (uint32_t zero = 1; zero <= kMaxZeroStage && isOpen && !choice.zero; ++zero)
+    space.zeroStages.push_back(zero);
 }
 
 /// Stages per rank that the schedule has, or may have.
-static std::vector<uint32_t> stagesOfRank(StringRef schedule, bool isOpen) {
+static std::vector<uint32_t> stagesPerRank(StringRef schedule, bool isOpen) {
   if (schedule == "interleaved")
     return {2};
   return isOpen && (schedule.empty() || schedule == "auto") ? std::vector<uint32_t>{1, 2}
@@ -301,21 +302,25 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   if (!shape)
     return shape;
   const bool isOpen = shape->search.has_value();
-  if (!rules->empty() && (isOpen ? shape->search->tensorRanks == 1 : shape->tensorRanks < 2))
+  if (!rules->empty() && (isOpen ? shape->search->tensorParallelSize == 1 : shape->tensorParallelSize < 2))
     return wrongUsage("--shard " + rules->front() +
                       ": nothing to split over; give --mesh tp=N with N of at least 2");
   shape->shard = std::move(*rules);
   shape->microbatches = options.microbatches.value_or(isOpen ? 0 : 1);
   if (options.training) {
     if (!isOpen)
-      shape->search = {shape->rankCount(), shape->ranks, shape->tensorRanks, shape->dataRanks, {}};
+      shape->search = {shape->rankCount(),
+                       shape->pipelineParallelSize,
+                       shape->tensorParallelSize,
+                       shape->dataParallelSize,
+                       {}};
     if (auto error = checkShared(*options.training, *shape->search))
       return error;
     openTraining(options, isOpen, *shape->search);
   } else if (isOpen)
-    shape->search->stagesOfRank = stagesOfRank(options.schedule, isOpen);
+    shape->search->stagesPerRank = stagesPerRank(options.schedule, isOpen);
   else
-    shape->stages = shape->ranks * stagesOfRank(options.schedule, isOpen).front();
+    shape->stages = shape->pipelineParallelSize * stagesPerRank(options.schedule, isOpen).front();
   return shape;
 }
 

@@ -16,22 +16,23 @@ namespace cleave {
 struct MeshSearchSpace {
   uint32_t devices = 1;
   /// Fixed values: pipeline, tensor-parallel and data-parallel ranks.
-  std::optional<uint32_t> ranks, tensorRanks, dataRanks = 1;
+  std::optional<uint32_t> pipelineParallelSize, tensorParallelSize, dataParallelSize = 1;
   /// Stages per rank to try.
-  std::vector<uint32_t> stagesOfRank;
+  std::vector<uint32_t> stagesPerRank;
   /// Training only.
-  std::vector<TrainingKind> kinds = {};
+  std::vector<TrainingSchedule> schedules = {};
   std::vector<TrainingOptions> training = {};
-  std::vector<uint32_t> zero = {0};
+  std::vector<uint32_t> zeroStages = {0};
 };
 
+/// How a model is laid out over devices: mesh, sharding rules, micro-batches, memory limits.
 struct PipelineShape {
   /// Pipeline ranks, and stages: as many as ranks, or a multiple if they are interleaved.
-  uint32_t ranks = 1, stages = 1;
+  uint32_t pipelineParallelSize = 1, stages = 1;
   /// Tensor-parallel ranks of each pipeline rank.
-  uint32_t tensorRanks = 1;
+  uint32_t tensorParallelSize = 1;
   /// Data-parallel ranks: parallel pipelines, each on a part of the batch.
-  uint32_t dataRanks = 1;
+  uint32_t dataParallelSize = 1;
   /// `PATTERN=STYLE`: how weights are split over tensor-parallel ranks.
   std::vector<std::string> shard;
   /// Micro-batches of each pipeline; 0: the number with the least predicted time.
@@ -46,18 +47,19 @@ struct PipelineShape {
   std::optional<int64_t> memoryGiven;
   /// By stage: bytes of weights that it may hold; empty: as many as its device.
   std::vector<int64_t> weightLimits;
-  /// Steps of the search for a faster cut than along program order; nothing: the default.
-  std::optional<uint64_t> cutSteps;
+  /// Work budget (SearchLimits::work) of the search for a faster cut than along program order; nothing: the
+  /// default.
+  std::optional<uint64_t> cutWork;
   /// Whether weights may be replicated on tensor-parallel ranks if memory allows.
-  bool weighsMemory = true;
+  bool mayReplicateWeights = true;
   /// Set if ranks, stages, tensor-parallel ranks and micro-batches are still to be searched for.
   std::optional<MeshSearchSpace> search;
 
   /// True if the machine has more devices than may be used.
   bool leavesDevices() const { return devices < devicesOfMachine; }
-  /// Devices of a pipeline rank, and of all.
-  uint32_t width() const { return tensorRanks * dataRanks; }
-  uint32_t rankCount() const { return ranks * width(); }
+  /// Devices of a pipeline rank, and of all pipeline ranks.
+  uint32_t devicesPerPipelineRank() const { return tensorParallelSize * dataParallelSize; }
+  uint32_t rankCount() const { return pipelineParallelSize * devicesPerPipelineRank(); }
   /// By rank: bytes; nothing without a limit.
   std::vector<std::optional<int64_t>> memoryOfRanks() const;
 };
@@ -66,8 +68,8 @@ struct PipelineShape {
 std::vector<std::string> noteDevicesLeft(const CompileOptions &options, const PipelineShape &shape,
                                          uint32_t used);
 
-/// Reconciles --devices, --mesh and --machine. On identical devices a mesh may take the first ones. For
-/// training the mesh is always searched for, even among one.
+/// Reconciles --devices, --mesh and --machine. If all devices are identical, the mesh may use only the first
+/// ones. For training the search always runs, even if it has one mesh to choose from.
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options);
 
 } // namespace cleave

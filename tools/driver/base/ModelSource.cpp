@@ -42,7 +42,7 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
     source.batch = nameBatch(*inputs);
   auto file = TorchScriptFile::open(
       options.model, [&](double done) { tell(options, "reading " + options.model, done); },
-      options.listedOperators);
+      options.requireListedOperators);
   if (!file)
     return file.takeError();
   tell(options, "importing " + options.model);
@@ -90,10 +90,10 @@ static bool isSplit(func::FuncOp function) {
   auto hasAnyOf = [](Operation *op, llvm::ArrayRef<StringRef> names) {
     return llvm::any_of(names, [&](StringRef name) { return op->hasAttr(name); });
   };
-  if (hasAnyOf(function, {CutAttr::name, kTensorRanksAttr, ShardingDecisionAttr::name}))
+  if (hasAnyOf(function, {CutAttr::name, kTensorParallelSizeAttr, ShardingDecisionAttr::name}))
     return true;
   WalkResult walk = function.walk([&](Operation *op) {
-    return isa<StageOp>(op) || hasAnyOf(op, {kStageAttr, kShardingsAttr, WeightShardingAttr::name})
+    return isa<StageOp>(op) || hasAnyOf(op, {kStageIndexAttr, kShardingsAttr, WeightShardingAttr::name})
                ? WalkResult::interrupt()
                : WalkResult::advance();
   });
@@ -153,7 +153,7 @@ static void checkText(StringRef text, const CompileOptions &options, MLIRContext
   auto source = std::make_shared<llvm::SourceMgr>();
   source->AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, options.model), llvm::SMLoc());
   checkParses(source, context, [&](Diagnostic &diagnostic) {
-    options.endUnparsed(options.model + ": " + DiagnosticCollector::describe(diagnostic));
+    options.onParseError(options.model + ": " + DiagnosticCollector::describe(diagnostic));
   });
 }
 
@@ -166,7 +166,7 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
     if (isGiven)
       return wrongUsage(name + Twine(": says what a TorchScript file leaves open, and ") + options.model +
                         " is IR");
-  if (options.writesPlan)
+  if (options.writePlan)
     return wrongUsage(options.model +
                       ": found IR, which has no weights, expected a TorchScript file; IR can be simulated");
   auto file = plan::InputFile::open(options.model);
@@ -178,7 +178,7 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
   tell(options, "importing " + options.model);
   if (Error error = checkIrText((*text)->getBuffer()))
     return llvm::createStringError(options.model + ": " + llvm::toString(std::move(error)));
-  if (options.endUnparsed)
+  if (options.onParseError)
     checkText((*text)->getBuffer(), options, context);
   DiagnosticCollector diagnostics(context);
   ModelSource source;

@@ -11,23 +11,23 @@ namespace cleave {
 class StopSource {
 public:
   /// Asks the search to end with its best result so far. Returns false, and does nothing, if there is nothing
-  /// to stop: no result yet, the search is over, or it was asked before.
-  bool ask() {
-    State listening = State::Listening;
-    return state.compare_exchange_strong(listening, State::Asked);
+  /// to stop: no result yet, the search is over, or a stop was requested before.
+  bool requestStop() {
+    State expected = State::Open;
+    return state.compare_exchange_strong(expected, State::Requested);
   }
 
-  // For the search: it listens from its first result until its choice is made into a plan.
-  void listen() {
-    State deaf = State::Deaf;
-    state.compare_exchange_strong(deaf, State::Listening);
+  // For the search: requests are accepted from its first result until its choice is made into a plan.
+  void open() {
+    State expected = State::Closed;
+    state.compare_exchange_strong(expected, State::Open);
   }
-  bool isAsked() const { return state == State::Asked; }
-  void close() { state = State::Deaf; }
+  bool isStopRequested() const { return state == State::Requested; }
+  void close() { state = State::Closed; }
 
 private:
-  enum class State { Deaf, Listening, Asked };
-  std::atomic<State> state{State::Deaf};
+  enum class State { Closed, Open, Requested };
+  std::atomic<State> state{State::Closed};
   static_assert(decltype(state)::is_always_lock_free);
 };
 

@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-std::vector<HostBlock> blocksOf(llvm::ArrayRef<std::string> hosts) {
-  std::vector<HostBlock> blocks;
+std::vector<HostRanks> groupByHost(llvm::ArrayRef<std::string> hosts) {
+  std::vector<HostRanks> blocks;
   for (uint32_t rank = 0; rank < hosts.size(); ++rank)
     if (rank > 0 && hosts[rank] == hosts[rank - 1])
       ++blocks.back().count;
@@ -59,7 +59,7 @@ static bool haveLikeRates(const std::map<Key, RateTable> &one, const std::map<Ke
 }
 
 static bool areAlike(const DeviceSpec &one, const DeviceSpec &other) {
-  return one.rates && other.rates ? haveLikeRates(one.rates->products, other.rates->products) &&
+  return one.rates && other.rates ? haveLikeRates(one.rates->gemms, other.rates->gemms) &&
                                         haveLikeRates(one.rates->operators, other.rates->operators)
                                   : one.computesLike(other);
 }
@@ -97,7 +97,7 @@ static void joinDevices(const MachineParts &parts, Machine &machine) {
 static CollectiveCosts withLink(const CollectiveCosts &measured, const Link &link) {
   CollectiveCosts costs = link;
   for (size_t kind = 0; kind < std::size(kCollectiveKinds); ++kind)
-    costs.of(CollectiveKind(kind)) = measured.of(CollectiveKind(kind));
+    costs.measurementOf(CollectiveKind(kind)) = measured.measurementOf(CollectiveKind(kind));
   return costs;
 }
 

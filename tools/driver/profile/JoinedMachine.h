@@ -13,13 +13,13 @@
 namespace cleave {
 
 /// Consecutive ranks on one host.
-struct HostBlock {
+struct HostRanks {
   uint32_t first, count;
-  bool operator==(const HostBlock &) const = default;
+  bool operator==(const HostRanks &) const = default;
 };
 
 /// Groups ranks by host; `hosts` is by rank.
-std::vector<HostBlock> blocksOf(llvm::ArrayRef<std::string> hosts);
+std::vector<HostRanks> groupByHost(llvm::ArrayRef<std::string> hosts);
 
 /// Separately measured blocks, in rank order, and the links between them.
 struct MachineParts {

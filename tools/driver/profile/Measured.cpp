@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-llvm::Expected<double> Passes::median(llvm::Expected<double> seconds) {
+llvm::Expected<double> MeasurementRounds::median(llvm::Expected<double> seconds) {
   if (!seconds)
     return seconds;
   if (point == samples.size())

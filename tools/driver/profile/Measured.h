@@ -11,11 +11,11 @@
 
 namespace cleave {
 
-/// Repeated measurements of the same points in the same order. Each pass visits all points before the next
+/// Repeated measurements of the same points in the same order. Each round visits all points before the next
 /// one begins, so that a disturbance does not hit all samples of one point.
-class Passes {
+class MeasurementRounds {
 public:
-  /// Begins another pass.
+  /// Begins another round.
   void restart() {
     point = 0;
     isFirst = samples.empty();
@@ -24,13 +24,13 @@ public:
   /// an even number.
   llvm::Expected<double> median(llvm::Expected<double> seconds);
 
-  /// True if messages of `what` are left out at this size, since the first pass found them to take too long.
+  /// True if messages of `what` are left out at this size, since the first round found them to take too long.
   bool isTooLarge(const std::string &what, double bytes) const {
     auto found = largest.find(what);
     return found != largest.end() && bytes > found->second;
   }
   /// Leaves out sizes of `what` above `bytes` if `next` bytes would take more than `limit` seconds, in
-  /// proportion to bytes. Only the first pass decides, so that all passes measure the same points.
+  /// proportion to bytes. Only the first round decides, so that all rounds measure the same points.
   void limit(const std::string &what, double bytes, double seconds, double next, double limit) {
     if (isFirst && seconds * next / bytes > limit)
       largest.try_emplace(what, bytes);

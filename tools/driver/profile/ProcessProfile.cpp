@@ -17,7 +17,7 @@ namespace {
 class ProcessProfiler {
 public:
   ProcessProfiler(const ProfileOptions &options, TimingProcess &process)
-      : options(options), process(process), blocks(blocksOf(process.hosts())) {}
+      : options(options), process(process), blocks(groupByHost(process.hosts())) {}
   Expected<std::optional<Machine>> run();
 
 private:
@@ -29,7 +29,7 @@ private:
 
   const ProfileOptions &options;
   TimingProcess &process;
-  const std::vector<HostBlock> blocks;
+  const std::vector<HostRanks> blocks;
 };
 } // namespace
 
@@ -46,8 +46,8 @@ ProfileOptions ProcessProfiler::optionsFor(std::vector<std::string> devices, con
 
 /// The machine of this process's block, in the block's first process; empty in the others.
 Expected<std::string> ProcessProfiler::measureOwnBlock() {
-  const HostBlock block =
-      *llvm::find_if(blocks, [&](const HostBlock &each) { return process.rank() < each.first + each.count; });
+  const HostRanks block =
+      *llvm::find_if(blocks, [&](const HostRanks &each) { return process.rank() < each.first + each.count; });
   auto names = llvm::ArrayRef(options.devices).slice(block.first, block.count);
   auto timer = process.timer(block.first, block.count, {block.first, block.first + 1});
   auto machine = profile(optionsFor(names.vec(), ""), *timer);
@@ -63,7 +63,7 @@ Expected<std::string> ProcessProfiler::measureOwnBlock() {
 Error ProcessProfiler::measureLinks(MachineParts &parts) {
   for (uint32_t from = 0; from < blocks.size(); ++from)
     for (uint32_t to = from + 1; to < blocks.size(); ++to) {
-      const TimingProcess::Ends ends = {blocks[from].first, blocks[to].first};
+      const TimingProcess::EndpointRanks ends = {blocks[from].first, blocks[to].first};
       const std::string where = "ranks " + std::to_string(ends[0]) + " and " + std::to_string(ends[1]) + ": ";
       auto timer = process.timer(0, ranks(), ends);
       if (Error error =
@@ -88,7 +88,7 @@ Expected<std::optional<Machine>> ProcessProfiler::run() {
     return error;
   if (process.rank() != 0)
     return std::nullopt;
-  for (const HostBlock &block : blocks) {
+  for (const HostRanks &block : blocks) {
     auto machine = readMachineText((*texts)[block.first], "rank " + std::to_string(block.first));
     if (!machine)
       return machine.takeError();

@@ -45,8 +45,8 @@ public:
   Error run(CollectiveCosts &collectives);
 
 private:
-  /// Runs `measure` in as many passes as requested.
-  Error inPasses(llvm::function_ref<Error()> measure);
+  /// Runs `measure` in as many rounds as requested.
+  Error inRounds(llvm::function_ref<Error()> measure);
   /// Makes operands for a GEMM shape; `rank` and `turn` select the position of weights.
   using MakeProduct = std::function<Stack(const GemmShape &shape, uint32_t rank, int64_t turn)>;
 
@@ -64,7 +64,7 @@ private:
   llvm::Expected<CollectiveCosts::Measured> measureCollective(CollectiveKind kind, llvm::StringRef name);
   llvm::Expected<double> secondsOf(const KernelTimer::Call &timed,
                                    const KernelTimer::Call *before = nullptr) {
-    return passes.median(timer.secondsOf(timed, before));
+    return rounds.median(timer.secondsOf(timed, before));
   }
 
   std::vector<double> sizes(std::vector<double> all) const {
@@ -86,7 +86,7 @@ private:
                                               weights({width, width}, rank, turn), IValue()};
                                })};
   double callSeconds = 0;
-  Passes passes;
+  MeasurementRounds rounds;
 };
 } // namespace
 
@@ -147,12 +147,12 @@ Error Profiler::measureMatrices(KernelRates &rates) {
     };
   };
   const ShapeGrid whole{{1}, {1, 8, 32, 128, 512, 2048}, {64, 256, 768, 3072, 32768}, {64, 256, 768, 3072}};
-  if (Error error = measureTable(rates.products[{GemmKind::Matrix, "float32"}], GemmKind::Matrix,
-                                 "aten::linear", whole, linear(at::kFloat)))
+  if (Error error = measureTable(rates.gemms[{GemmKind::Matrix, "float32"}], GemmKind::Matrix, "aten::linear",
+                                 whole, linear(at::kFloat)))
     return error;
   const ShapeGrid narrow{{1}, {1, 32, 512}, {256, 768, 3072}, {256, 768, 3072}};
-  return measureTable(rates.products[{GemmKind::Matrix, "bfloat16"}], GemmKind::Matrix, "aten::linear",
-                      narrow, linear(at::kBFloat16));
+  return measureTable(rates.gemms[{GemmKind::Matrix, "bfloat16"}], GemmKind::Matrix, "aten::linear", narrow,
+                      linear(at::kBFloat16));
 }
 
 /// Square images; the depth includes all taps.
@@ -182,8 +182,7 @@ Error Profiler::measureConvolutions(KernelRates &rates) {
                    std::vector<int64_t>{1, 1},
                    int64_t(1)};
     };
-    if (Error error =
-            measureTable(rates.products[{kind, "float32"}], kind, "aten::conv2d", grid, convolution))
+    if (Error error = measureTable(rates.gemms[{kind, "float32"}], kind, "aten::conv2d", grid, convolution))
       return error;
   }
   return Error::success();
@@ -206,7 +205,7 @@ Error Profiler::measureAttention(KernelRates &rates) {
                  false};
   };
   const ShapeGrid heads{{12}, {1, 32, 128, 512}, {32, 128, 512}, {64}};
-  return measureTable(rates.products[{GemmKind::Attention, "float32"}], GemmKind::Attention,
+  return measureTable(rates.gemms[{GemmKind::Attention, "float32"}], GemmKind::Attention,
                       "aten::scaled_dot_product_attention", heads, attention);
 }
 
@@ -249,7 +248,7 @@ Error Profiler::measureOperators(KernelRates &rates) {
     for (const OperatorCall &call : calls)
       if (Error error = measureBytes(rates.operators[call.name], call.kernel, call.make))
         return error;
-  rates.memory = rates.operators["aten.add"];
+  rates.otherOperators = rates.operators["aten.add"];
   return Error::success();
 }
 
@@ -266,28 +265,29 @@ Error Profiler::measureCalls() {
 //===- Between devices ----------------------------------------------------===//
 
 /// Cost of a message's bytes: reading them takes longer than reading the reader's own data.
-static Error measureMessages(const ProfileOptions &options, KernelTimer &timer, Passes &passes, Link &link) {
+static Error measureMessages(const ProfileOptions &options, KernelTimer &timer, MeasurementRounds &rounds,
+                             Link &link) {
   // With one device nothing is sent.
   link = {0, 1e12};
   if (timer.devices() == 1)
     return Error::success();
   if (options.progress)
-    options.progress("hand-overs", std::nullopt);
+    options.progress("transfers", std::nullopt);
   std::vector<TimedMessage> messages;
   const std::vector<int64_t> sizes = timer.messageBytes();
   for (auto [index, bytes] : llvm::enumerate(sizes)) {
     // Small messages say little about the rate; two at least.
-    if (index > 1 && passes.isTooLarge("hand-overs", bytes))
+    if (index > 1 && rounds.isTooLarge("transfers", bytes))
       break;
-    auto own = passes.median(timer.secondsOfMessage(bytes, /*handsOver=*/false));
+    auto own = rounds.median(timer.secondsOfMessage(bytes, /*sends=*/false));
     if (!own)
       return own.takeError();
-    auto over = passes.median(timer.secondsOfMessage(bytes, /*handsOver=*/true));
+    auto over = rounds.median(timer.secondsOfMessage(bytes, /*sends=*/true));
     if (!over)
       return over.takeError();
     messages.push_back({double(bytes), *over - *own});
     if (index > 0 && index + 1 < sizes.size())
-      passes.limit("hand-overs", bytes, *over, sizes[index + 1], longestMessage(options));
+      rounds.limit("transfers", bytes, *over, sizes[index + 1], longestMessage(options));
   }
   const Link found = fitLink(messages);
   link = {rounded(found.latencySeconds), rounded(found.bytesPerSecond)};
@@ -303,7 +303,7 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
   constexpr double sizes[] = {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23};
   for (auto [index, elements] : llvm::enumerate(sizes)) {
     const bool isFirst = index == 0;
-    if (index > 1 && passes.isTooLarge(name.str(), elements))
+    if (index > 1 && rounds.isTooLarge(name.str(), elements))
       break;
     begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
     const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
@@ -324,7 +324,7 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
     rates.push_back(
         rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, measured.latencySeconds)));
     if (index + 1 < std::size(sizes))
-      passes.limit(name.str(), elements, *seconds, sizes[index + 1], longestMessage(options));
+      rounds.limit(name.str(), elements, *seconds, sizes[index + 1], longestMessage(options));
   }
   measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
   return measured;
@@ -338,7 +338,7 @@ Error Profiler::measureCollectives(CollectiveCosts &collectives) {
     auto measured = measureCollective(kind, name);
     if (!measured)
       return measured.takeError();
-    collectives.of(kind) = std::move(*measured);
+    collectives.measurementOf(kind) = std::move(*measured);
   }
   return Error::success();
 }
@@ -353,16 +353,16 @@ Error Profiler::measure(Machine &machine) {
                        &Profiler::measureAttention, &Profiler::measureOperators})
     if (Error error = (this->*measure)(*rates))
       return error;
-  if (Error error = measureMessages(options, timer, passes, machine.link))
+  if (Error error = measureMessages(options, timer, rounds, machine.link))
     return error;
   machine.collectives = machine.link;
   if (Error error = measureCollectives(machine.collectives))
     return error;
-  const RateTable &products = rates->products[{GemmKind::Matrix, "float32"}];
+  const RateTable &gemms = rates->gemms[{GemmKind::Matrix, "float32"}];
   for (DeviceSpec &device : machine.devices) {
-    device.operatorSeconds = callSeconds;
-    device.flopsPerSecond = *llvm::max_element(products.allRates());
-    device.memoryBytesPerSecond = rates->memory.allRates().back();
+    device.dispatchSeconds = callSeconds;
+    device.flopsPerSecond = *llvm::max_element(gemms.allRates());
+    device.memoryBytesPerSecond = rates->otherOperators.allRates().back();
     device.rates = rates;
   }
   return Error::success();
@@ -374,19 +374,19 @@ Error Profiler::run(Machine &machine) {
     machine.devices.emplace_back(DeviceSpec{name, 0, 0, 0, all / int64_t(options.devices.size())}).threads =
         timer.threads();
   }
-  return inPasses([&] { return measure(machine); });
+  return inRounds([&] { return measure(machine); });
 }
 
 Error Profiler::run(CollectiveCosts &collectives) {
-  return inPasses([&] {
+  return inRounds([&] {
     Error error = measureCalls();
     return error ? std::move(error) : measureCollectives(collectives);
   });
 }
 
-Error Profiler::inPasses(llvm::function_ref<Error()> measure) {
-  for (int pass = 0; pass < options.passes; ++pass) {
-    passes.restart();
+Error Profiler::inRounds(llvm::function_ref<Error()> measure) {
+  for (int round = 0; round < options.rounds; ++round) {
+    rounds.restart();
     if (Error error = measure())
       return error;
   }
@@ -401,12 +401,12 @@ Error checkDevicesOnce(llvm::ArrayRef<std::string> devices) {
   return Error::success();
 }
 
-double effortOf(const ProfileOptions &options) { return options.quick ? 0.0005 : 0.015; }
+double secondsPerCallOf(const ProfileOptions &options) { return options.quick ? 0.0005 : 0.015; }
 
 llvm::Expected<Machine> profile(const ProfileOptions &options) {
   if (Error error = checkDevicesOnce(options.devices))
     return error;
-  auto timer = KernelTimer::open(options.devices, {effortOf(options)});
+  auto timer = KernelTimer::open(options.devices, secondsPerCallOf(options));
   if (!timer)
     return timer.takeError();
   return profile(options, **timer);
@@ -425,10 +425,10 @@ llvm::Expected<Machine> profile(const ProfileOptions &options, KernelTimer &time
 llvm::Expected<Link> profileLink(const ProfileOptions &options, KernelTimer &timer) {
   return runtime::catching([&]() -> llvm::Expected<Link> {
     Link link;
-    Passes passes;
-    for (int pass = 0; pass < options.passes; ++pass) {
-      passes.restart();
-      if (Error error = measureMessages(options, timer, passes, link))
+    MeasurementRounds rounds;
+    for (int round = 0; round < options.rounds; ++round) {
+      rounds.restart();
+      if (Error error = measureMessages(options, timer, rounds, link))
         return error;
     }
     return link;

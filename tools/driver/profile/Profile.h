@@ -22,21 +22,21 @@ struct ProfileOptions {
   std::vector<std::string> devices;
   /// Measures few sizes, each briefly, as a smoke test.
   bool quick = false;
-  /// Number of passes; the median counts (the lower middle one for an even number).
-  int passes = 3;
+  /// Number of rounds; the median counts (the lower middle one for an even number).
+  int rounds = 3;
   /// Reports what is measured; may be empty.
   Progress progress;
 };
 
 /// Seconds for which a call is timed on each device.
-double effortOf(const ProfileOptions &options);
+double secondsPerCallOf(const ProfileOptions &options);
 
 /// Fails if a device is given twice.
 llvm::Error checkDevicesOnce(llvm::ArrayRef<std::string> devices);
 
 /// Measures this machine as plans use it (runtime/profile/KernelTimer), on all devices at the same time:
 /// GEMMs, convolutions and attention by shape, operators by bytes, the overhead of an operator, messages
-/// between two devices, collectives over all devices. A pass takes half a minute; one device takes a GiB of
+/// between two devices, collectives over all devices. A round takes half a minute; one device takes a GiB of
 /// memory, mostly for weights and the largest results.
 llvm::Expected<Machine> profile(const ProfileOptions &options);
 

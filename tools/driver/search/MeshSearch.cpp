@@ -4,7 +4,7 @@
 #include "partitioner/sharding/Sharding.h"
 #include "tools/driver/base/Forecast.h"
 #include "tools/driver/base/UsageError.h"
-#include "tools/driver/search/MeshAlternatives.h"
+#include "tools/driver/search/MeshCandidates.h"
 #include "tools/driver/search/SearchWatch.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -22,7 +22,7 @@ class MeshSearch {
 public:
   MeshSearch(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape)
       : maker(maker), options(options), shape(shape), watch(options) {}
-  Error weighAll();
+  Error evaluateAll();
   /// Makes a plan of the first estimate that allows it, best first.
   Expected<ChosenMesh> choose();
   Expected<TrainingForecast> chooseTraining();
@@ -35,14 +35,15 @@ private:
     return shape.memoryGiven ||
            llvm::any_of(shape.memoryOfDevices, [](const auto &bytes) { return bytes.has_value(); });
   }
-  bool weighsMemory() const { return isLimited() && shape.search->kinds.empty(); }
-  Expected<mlir::func::FuncOp> shard(const Configuration &configuration, bool weighsMemory);
-  Configuration someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorRanks) const;
-  Error tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
-  void tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks, const Pipelines &pipelines);
+  bool memoryDecidesReplication() const { return isLimited() && shape.search->schedules.empty(); }
+  Expected<mlir::func::FuncOp> shard(const Configuration &configuration, bool mayReplicateWeights);
+  Configuration someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorParallelSize) const;
+  Error tryTensorRanks(uint32_t tensorParallelSize, const Pipelines &pipelines);
+  void tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorParallelSize,
+                         const Pipelines &pipelines);
   void tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines);
-  bool sees(const Estimate &estimate, double share);
-  Error weigh(bool acrossNodes);
+  bool addEstimate(const Estimate &estimate, double share);
+  Error evaluateMeshes(bool acrossNodes);
   bool mustLookAgain();
   void sort();
   const Estimate *nextToMake() const;
@@ -63,7 +64,7 @@ private:
   /// results.
   double slowest = std::numeric_limits<double>::infinity(), best = slowest;
   /// Nothing fits: all configurations are listed to say what would.
-  bool listsAll = false;
+  bool triesAllMicrobatches = false;
   /// Second attempt of those that lack memory; without progress.
   bool triesAgain = false;
   std::vector<Estimate> estimates;
@@ -83,14 +84,14 @@ private:
 PipelineShape MeshSearch::shapeOf(const Configuration &configuration) const {
   PipelineShape found = shape;
   found.search = std::nullopt;
-  found.ranks = configuration.pipelineRanks;
-  found.stages = configuration.pipelineRanks * configuration.stagesOfRank;
-  found.tensorRanks = configuration.tensorRanks;
-  found.dataRanks = configuration.dataRanks;
+  found.pipelineParallelSize = configuration.pipelineParallelSize;
+  found.stages = configuration.pipelineParallelSize * configuration.stagesPerRank;
+  found.tensorParallelSize = configuration.tensorParallelSize;
+  found.dataParallelSize = configuration.dataParallelSize;
   found.microbatches = configuration.microbatches;
-  if (found.tensorRanks == 1)
+  if (found.tensorParallelSize == 1)
     found.shard.clear();
-  if (found.microbatches == 1 && found.dataRanks == 1)
+  if (found.microbatches == 1 && found.dataParallelSize == 1)
     found.batch.clear();
   return found;
 }
@@ -99,23 +100,23 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   PipelineSearchRequest request;
   request.machine = machine;
   request.pipelines = pipelines;
-  request.stagesOfRank = shape.search->stagesOfRank;
+  request.stagesPerRank = shape.search->stagesPerRank;
   request.microbatches = shape.microbatches;
-  request.kinds = shape.search->kinds;
+  request.schedules = shape.search->schedules;
   request.training = shape.search->training;
-  request.zero = shape.search->zero;
+  request.zeroStages = shape.search->zeroStages;
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
   request.best = &best;
-  request.listsAll = listsAll;
-  request.goesOn = [this](const Estimate &estimate, double share) {
-    return sees(estimate, triesAgain ? 1 : share);
+  request.triesAllMicrobatches = triesAllMicrobatches;
+  request.onEstimate = [this](const Estimate &estimate, double share) {
+    return addEstimate(estimate, triesAgain ? 1 : share);
   };
-  request.known = &maker.pipelinesOf(function);
+  request.cache = &maker.pipelineCacheOf(function);
   return request;
 }
 
-bool MeshSearch::sees(const Estimate &estimate, double share) {
+bool MeshSearch::addEstimate(const Estimate &estimate, double share) {
   // What came to something else than estimated, or has room without it, is no measure.
   const Configuration &it = estimate.configuration;
   if (isTried(it) || (triesAgain && llvm::any_of(estimates, [&](const Estimate &one) {
@@ -124,29 +125,29 @@ bool MeshSearch::sees(const Estimate &estimate, double share) {
     best = slowest;
   else
     slowest = best;
-  return watch.sees(estimate, share);
+  return watch.addEstimate(estimate, share);
 }
 
-Expected<mlir::func::FuncOp> MeshSearch::shard(const Configuration &configuration, bool weighsMemory) {
+Expected<mlir::func::FuncOp> MeshSearch::shard(const Configuration &configuration, bool mayReplicateWeights) {
   PipelineShape one = shapeOf(configuration);
-  one.weighsMemory = weighsMemory;
+  one.mayReplicateWeights = mayReplicateWeights;
   return maker.shard(one);
 }
 
-/// A configuration of the pipeline, with groups of `tensorRanks`.
-Configuration MeshSearch::someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorRanks) const {
-  Configuration configuration{pipeline.first, tensorRanks, pipeline.second};
-  configuration.stagesOfRank = shape.search->stagesOfRank.front();
+/// A configuration of the pipeline, with groups of `tensorParallelSize`.
+Configuration MeshSearch::someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorParallelSize) const {
+  Configuration configuration{pipeline.first, tensorParallelSize, pipeline.second};
+  configuration.stagesPerRank = shape.search->stagesPerRank.front();
   configuration.microbatches = std::max(1u, shape.microbatches);
   return configuration;
 }
 
-/// Tries all pipelines with groups of `tensorRanks`.
-Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
-  if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
+/// Tries all pipelines with groups of `tensorParallelSize`.
+Error MeshSearch::tryTensorRanks(uint32_t tensorParallelSize, const Pipelines &pipelines) {
+  if (!watch.beginPart(formatv("tp={0}", tensorParallelSize).str(), pipelines.size()))
     return Error::success();
-  const Configuration widest = someOf(pipelines.back(), tensorRanks);
-  auto function = shard(widest, /*weighsMemory=*/true);
+  const Configuration widest = someOf(pipelines.back(), tensorParallelSize);
+  auto function = shard(widest, /*mayReplicateWeights=*/true);
   // If the first sharding fails, the mesh is mostly not the reason.
   if (!function && estimates.empty())
     return function.takeError();
@@ -156,30 +157,30 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
   }
   const std::vector<Estimate> found = searchPipelines(*function, requestFor(*function, pipelines));
   llvm::append_range(estimates, found);
-  if (tensorRanks == 1 || watch.isInterrupted())
+  if (tensorParallelSize == 1 || watch.isInterrupted())
     return Error::success();
   Pipelines lacking;
   for (const auto &pipeline : pipelines)
     if (llvm::any_of(found, [&](const Estimate &one) {
-          return one.lacksMemory && one.configuration.pipelineRanks == pipeline.first;
+          return one.lacksMemory && one.configuration.pipelineParallelSize == pipeline.first;
         }))
       lacking.push_back(pipeline);
-  tryOtherShardings(*function, tensorRanks, lacking);
+  tryOtherShardings(*function, tensorParallelSize, lacking);
   return Error::success();
 }
 
 /// Tries other shardings for pipelines that lack memory with `function`.
-void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks,
+void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorParallelSize,
                                    const Pipelines &pipelines) {
   // Fewer devices leave less room than the most; by what training holds no sharding goes.
-  for (const auto &pipeline : weighsMemory() ? pipelines : Pipelines())
-    if (auto own = shard(someOf(pipeline, tensorRanks), /*weighsMemory=*/true); !own)
+  for (const auto &pipeline : memoryDecidesReplication() ? pipelines : Pipelines())
+    if (auto own = shard(someOf(pipeline, tensorParallelSize), /*mayReplicateWeights=*/true); !own)
       consumeError(own.takeError());
     else if (*own != function)
       tryAgain(*own, {pipeline});
   if (pipelines.empty())
     return;
-  if (auto smallest = shard(someOf(pipelines.back(), tensorRanks), /*weighsMemory=*/false))
+  if (auto smallest = shard(someOf(pipelines.back(), tensorParallelSize), /*mayReplicateWeights=*/false))
     tryAgain(*smallest, pipelines);
   else
     consumeError(smallest.takeError());
@@ -199,18 +200,18 @@ void MeshSearch::tryAgain(mlir::func::FuncOp function, const Pipelines &pipeline
     auto known = llvm::find_if(
         estimates, [&](const Estimate &other) { return other.configuration == one.configuration; });
     const bool isKnown = known != estimates.end();
-    if (isKnown ? !known->lacksMemory : !one.isUsable() && !one.mayTake)
+    if (isKnown ? !known->lacksMemory : !one.isUsable() && !one.refitLowerBound)
       continue;
     Estimate &place = isKnown ? *known : estimates.emplace_back(one);
     if (one.isUsable() && (!place.obstacle.empty() || one.seconds < place.seconds))
       place = one;
     // Training makes no plan that would tell more.
     else if (!shape.search->training.empty() && !place.obstacle.empty() &&
-             (one.isBound || needsLess(one, place)))
+             (one.isLowerBound || needsLess(one, place)))
       place = one;
-    else if (const auto most = one.isBound ? std::optional(one.seconds) : one.mayTake;
+    else if (const auto most = one.isLowerBound ? std::optional(one.seconds) : one.refitLowerBound;
              most && !place.obstacle.empty())
-      place.mayTake = std::min(place.mayTake.value_or(*most), *most);
+      place.refitLowerBound = std::min(place.refitLowerBound.value_or(*most), *most);
     place.lacksMemory = true;
   }
 }
@@ -226,20 +227,20 @@ std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
 std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
   // Those that were estimated to fit were made, and have more in them than estimates know.
   auto lacks = [](const Estimate &one) { return one.lacksMemory || one.obstacle.empty(); };
-  if (!weighsMemory() || watch.isInterrupted())
+  if (!memoryDecidesReplication() || watch.isInterrupted())
     return std::nullopt;
-  listsAll = true;
+  triesAllMicrobatches = true;
   tried.clear();
   slowest = best = std::numeric_limits<double>::infinity();
-  if (auto error = weighAll()) {
+  if (auto error = evaluateAll()) {
     consumeError(std::move(error));
     return std::nullopt;
   }
   std::vector<std::pair<int64_t, Configuration>> bounds;
   for (const Estimate &one : estimates)
     // Interleaved stages hold as much as their neighbours do.
-    if (lacks(one) && one.configuration.stagesOfRank == shape.search->stagesOfRank.front())
-      bounds.push_back({maker.leastPeak(shapeOf(one.configuration)), one.configuration});
+    if (lacks(one) && one.configuration.stagesPerRank == shape.search->stagesPerRank.front())
+      bounds.push_back({maker.necessaryMemory(shapeOf(one.configuration)), one.configuration});
   llvm::stable_sort(bounds, llvm::less_first());
   std::optional<LeastMemory> least;
   for (const auto &[bound, configuration] : bounds) {
@@ -250,7 +251,7 @@ std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
       least = {configuration, *bytes};
   }
   if (least)
-    least->second.bytes = std::max(least->second.bytes, maker.leastHeld(shapeOf(least->first)));
+    least->second.bytes = std::max(least->second.bytes, maker.sufficientMemory(shapeOf(least->first)));
   return least;
 }
 
@@ -258,11 +259,11 @@ Error MeshSearch::noneFits(const std::optional<LeastMemory> &least) {
   if (watch.isInterrupted())
     return llvm::createStringError(
         options.model + ": interrupted before a mesh was found that can be used; let it search longer");
-  if (!least || least->second.bytes <= least->second.room)
-    return noneIsUsable(estimates, options.model, shape);
+  if (!least || least->second.bytes <= least->second.budget)
+    return noUsableMeshError(estimates, options.model, shape);
   return llvm::createStringError(
       formatv("{0}: no mesh of {1} device{2} keeps within {3}; {4} takes least: {5}", options.model,
-              shape.search->devices, shape.search->devices == 1 ? "" : "s", memoryOfEach(shape),
+              shape.search->devices, shape.search->devices == 1 ? "" : "s", memoryLimitsText(shape),
               meshOf(least->first), remedyForMemory(shape, least->second.bytes))
           .str());
 }
@@ -274,7 +275,7 @@ bool MeshSearch::mustLookAgain() {
   for (const Estimate &one : estimates)
     if (one.isUsable() && !isTried(one.configuration))
       known = std::min(known, one.seconds);
-  auto mayBeFaster = [&](const Estimate &one) { return one.isBound && one.seconds < known; };
+  auto mayBeFaster = [&](const Estimate &one) { return one.isLowerBound && one.seconds < known; };
   if (watch.isInterrupted() || llvm::none_of(estimates, mayBeFaster))
     return false;
   // Known results must be found again.
@@ -293,11 +294,11 @@ void MeshSearch::applyTried() {
     Estimate &estimate = known == estimates.end() ? estimates.emplace_back() : *known;
     estimate.configuration = one.configuration;
     estimate.obstacle = one.obstacle;
-    estimate.mayTake = std::nullopt;
+    estimate.refitLowerBound = std::nullopt;
     if (!one.obstacle.empty())
       continue;
     estimate.seconds = one.seconds;
-    estimate.isBound = false;
+    estimate.isLowerBound = false;
   }
   sort();
 }
@@ -308,7 +309,7 @@ const Estimate *MeshSearch::nextToMake() const {
   double seconds = fastestSeconds;
   for (bool areUsable : {true, false}) {
     for (const Estimate &one : estimates) {
-      const std::optional<double> own = !areUsable       ? one.mayTake
+      const std::optional<double> own = !areUsable       ? one.refitLowerBound
                                         : one.isUsable() ? std::optional(one.seconds)
                                                          : std::nullopt;
       if (!own || *own >= seconds || isTried(one.configuration))
@@ -332,7 +333,7 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     return;
   }
   if (!made.plan) {
-    result.obstacle = lacksMemory(made.shape);
+    result.obstacle = memoryShortageReason(made.shape);
     return;
   }
   auto forecast = forecastOf(*made.plan, options.model);
@@ -340,7 +341,7 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     result.obstacle = toString(forecast.takeError());
     return;
   }
-  const double seconds = forecast->forecast.seconds;
+  const double seconds = forecast->simulation.seconds;
   // A plan that was cut again, or is slower than estimated, is compared with the next estimate.
   if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
     result.seconds = seconds;
@@ -359,14 +360,14 @@ Expected<ChosenMesh> MeshSearch::choose() {
     applyTried();
     if (!mustLookAgain())
       continue;
-    if (auto error = weighAll())
+    if (auto error = evaluateAll())
       return error;
     applyTried();
   }
   if (!fastest) {
     const auto least = leastMemory();
     // Devices with the memory that errors name must suffice.
-    if (least && least->second.bytes <= least->second.room)
+    if (least && least->second.bytes <= least->second.budget)
       make(*llvm::find_if(estimates, [&](const Estimate &one) { return one.configuration == least->first; }),
            /*isLast=*/true);
     if (!fastest)
@@ -375,7 +376,7 @@ Expected<ChosenMesh> MeshSearch::choose() {
   applyTried();
   const Estimate &chosen = *llvm::find_if(
       estimates, [&](const Estimate &one) { return one.configuration == fastestConfiguration; });
-  fastest->plan->alternatives = alternativesTo(chosen, estimates, options.model);
+  fastest->plan->candidates = meshCandidates(chosen, estimates, options.model);
   fastest->notes = notesOn(chosen);
   return std::move(*fastest);
 }
@@ -387,48 +388,50 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
   const Configuration &it = best.configuration;
   TrainingForecast result{it, {}, {}, {}, {}};
   CancellationScope ending = watch.making(it);
-  const PipelineSearchRequest request = requestFor(best.function, {{it.pipelineRanks, it.dataRanks}});
+  const PipelineSearchRequest request =
+      requestFor(best.function, {{it.pipelineParallelSize, it.dataParallelSize}});
   if (auto error = forecastPipeline(request, best).moveInto(result.pipeline))
     return error;
   for (uint32_t device = 0; device < it.devices(); ++device)
     result.devices.push_back(machine.devices[device].name);
   if (estimates.size() > 1)
-    result.alternatives = alternativesTo(best, estimates, options.model);
+    result.candidates = meshCandidates(best, estimates, options.model);
   result.notes = notesOn(best);
   return result;
 }
 
 /// Evaluates everything that is open, with tensor-parallel groups within nodes or with the others.
-Error MeshSearch::weigh(bool acrossNodes) {
+Error MeshSearch::evaluateMeshes(bool acrossNodes) {
   const MeshSearchSpace &space = *shape.search;
   std::vector<std::pair<uint32_t, Pipelines>> parts;
   size_t all = 0;
   auto isTried = [&](uint32_t count, std::optional<uint32_t> fixed) {
     return fixed ? count == *fixed : space.devices % count == 0;
   };
-  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMaxTensorRanks);
-       ++tensorRanks) {
+  for (uint32_t tensorParallelSize = 1;
+       tensorParallelSize <= std::min<uint32_t>(space.devices, kMaxTensorParallelSize);
+       ++tensorParallelSize) {
     Pipelines pipelines;
-    for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)
-      for (uint32_t side = 1; side <= space.devices / tensorRanks / count; ++side)
-        if (isTried(count, space.ranks) && isTried(side, space.dataRanks))
+    for (uint32_t count = 1; count <= space.devices / tensorParallelSize; ++count)
+      for (uint32_t side = 1; side <= space.devices / tensorParallelSize / count; ++side)
+        if (isTried(count, space.pipelineParallelSize) && isTried(side, space.dataParallelSize))
           pipelines.push_back({count, side});
     // Sharding rules of the user imply more than one tensor-parallel rank.
-    const bool isWanted = tensorRanks > 1 || shape.shard.empty();
-    if (!pipelines.empty() && isWanted && isTried(tensorRanks, space.tensorRanks) &&
-        machine.crossesNodes(tensorRanks) == acrossNodes) {
+    const bool isWanted = tensorParallelSize > 1 || shape.shard.empty();
+    if (!pipelines.empty() && isWanted && isTried(tensorParallelSize, space.tensorParallelSize) &&
+        machine.crossesNodes(tensorParallelSize) == acrossNodes) {
       all += pipelines.size();
-      parts.push_back({tensorRanks, std::move(pipelines)});
+      parts.push_back({tensorParallelSize, std::move(pipelines)});
     }
   }
   watch.begin(all);
-  for (auto &[tensorRanks, pipelines] : parts)
-    if (auto error = tryTensorRanks(tensorRanks, pipelines))
+  for (auto &[tensorParallelSize, pipelines] : parts)
+    if (auto error = tryTensorRanks(tensorParallelSize, pipelines))
       return error;
   return Error::success();
 }
 
-Error MeshSearch::weighAll() {
+Error MeshSearch::evaluateAll() {
   const MeshSearchSpace &space = *shape.search;
   if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices))
                                             : Machine::load(options.machine))
@@ -438,11 +441,11 @@ Error MeshSearch::weighAll() {
     for (DeviceSpec &device : machine.devices)
       device.memoryBytes = shape.memoryGiven;
   estimates.clear();
-  if (auto error = weigh(/*acrossNodes=*/false))
+  if (auto error = evaluateMeshes(/*acrossNodes=*/false))
     return error;
   // Across nodes each sum of a tensor-parallel group is many times slower: only if nothing else is left.
   if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
-    if (auto error = weigh(/*acrossNodes=*/true))
+    if (auto error = evaluateMeshes(/*acrossNodes=*/true))
       return error;
   if (estimates.empty())
     return wrongUsage("--mesh " + options.mesh + ": found " + llvm::Twine(space.devices) + " device" +
@@ -455,7 +458,7 @@ Error MeshSearch::weighAll() {
 void MeshSearch::sort() {
   llvm::stable_sort(estimates, [](const Estimate &a, const Estimate &b) {
     auto keyOf = [](const Estimate &one) {
-      return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds);
+      return std::tuple(!one.obstacle.empty(), one.isLowerBound, one.seconds);
     };
     return keyOf(a) < keyOf(b);
   });
@@ -463,7 +466,7 @@ void MeshSearch::sort() {
 
 Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {
   MeshSearch search(maker, options, shape);
-  if (auto error = search.weighAll())
+  if (auto error = search.evaluateAll())
     return error;
   return search.choose();
 }
@@ -471,7 +474,7 @@ Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options,
 Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options,
                                           const PipelineShape &shape) {
   MeshSearch search(maker, options, shape);
-  if (auto error = search.weighAll())
+  if (auto error = search.evaluateAll())
     return error;
   return search.chooseTraining();
 }

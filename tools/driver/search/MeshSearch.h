@@ -13,7 +13,7 @@ namespace cleave {
 
 struct ChosenMesh {
   PipelineShape shape;
-  /// The plan, with its alternatives.
+  /// The plan, with its candidates.
   std::unique_ptr<plan::Plan> plan;
   /// Why devices are left unused.
   std::vector<std::string> notes;

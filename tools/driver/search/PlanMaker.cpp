@@ -9,8 +9,8 @@
 #include "passes/TensorShardings.h"
 #include "tools/driver/base/DiagnosticCollector.h"
 #include "tools/driver/base/Forecast.h"
-#include "tools/driver/base/Pipeline.h"
-#include "tools/driver/search/MeshAlternatives.h"
+#include "tools/driver/base/PassPipeline.h"
+#include "tools/driver/search/MeshCandidates.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -76,7 +76,7 @@ Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned 
     if (options.progress)
       options.progress(("splitting " + options.model + ": " + pass).str(), std::nullopt);
   };
-  if (auto error = runPipeline(module, passes, {options.emitIr, done}, begins)) {
+  if (auto error = runPassPipeline(module, passes, {options.emitIr, done}, begins)) {
     if (!diagnostics.hasErrors())
       return error;
     // The pipeline's own error only says that a pass failed.
@@ -98,12 +98,12 @@ static LimitRange rangeOf(mlir::DenseI64ArrayAttr limits) {
 
 static LimitRange shardingLimitsOf(mlir::ModuleOp module) {
   auto decision = decisionOf<ShardingDecisionAttr>(functionOf(module));
-  return decision ? rangeOf(decision.getMemoryLimits()) : LimitRange();
+  return decision ? rangeOf(decision.getMemoryLimitRange()) : LimitRange();
 }
 
 static LimitRange cutLimitsOf(mlir::ModuleOp module) {
   auto cut = decisionOf<CutAttr>(functionOf(module));
-  return cut ? rangeOf(cut.getWeightLimits()) : LimitRange();
+  return cut ? rangeOf(cut.getWeightLimitRange()) : LimitRange();
 }
 
 static PipelineShape withoutLimit(PipelineShape shape) {
@@ -119,7 +119,8 @@ static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
     mlir::NamedAttrList ofFunction(function->getAttrs());
     if (auto decision = decisionOf<ShardingDecisionAttr>(function))
       ofFunction.set(ShardingDecisionAttr::name,
-                     ShardingDecisionAttr::get(module.getContext(), decision.getDims(), decision.getSeconds(),
+                     ShardingDecisionAttr::get(module.getContext(), decision.getGroups(),
+                                               decision.getSeconds(),
                                                /*memory_limits=*/nullptr));
     std::vector<mlir::DictionaryAttr> all{ofFunction.getDictionary(module.getContext())};
     for (ParamOp param : function.getOps<ParamOp>())
@@ -188,7 +189,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   // The plan names the machine file it was made for, without its path.
   CompileOptions named = options;
   named.machine = llvm::sys::path::filename(options.machine).str();
-  (*plan)->pipeline = pipelineOf(named, shape);
+  (*plan)->pass_pipeline = passPipelineOf(named, shape);
   if (shape.memoryGiven)
     (*plan)->memory_limits.assign(shape.rankCount(), *shape.memoryGiven);
   if (auto error = checkCapturePoints(**plan))
@@ -236,20 +237,21 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   if (shape.memoryGiven)
     for (DeviceSpec &device : machine->devices)
       device.memoryBytes = shape.memoryGiven;
-  const PipelineDeviceGroups places(*machine, shape.ranks, shape.width(), shape.tensorRanks);
-  PipelineCache &known = pipelinesOf(*function);
-  auto [model, cuts] = known.graphOf(*function, places.kinds, shape.stages);
+  const PipelineDeviceGroups groups(*machine, shape.pipelineParallelSize, shape.devicesPerPipelineRank(),
+                                    shape.tensorParallelSize);
+  PipelineCache &known = pipelineCacheOf(*function);
+  auto [model, cuts] = known.graphOf(*function, groups.kinds, shape.stages);
   Uncut result{model,
                cuts,
                {},
-               known.memoryOf(*function, source.batch, microbatches, *machine, shape.dataRanks),
-               places.memoryOfRanks(),
-               places.memoryOfRanks()};
+               known.memoryOf(*function, source.batch, microbatches, *machine, shape.dataParallelSize),
+               groups.memoryOfRanks(),
+               groups.memoryOfRanks()};
   if (result.memory)
-    result.requestBudgets =
-        largestBudgets(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
-  result.request.stages = places.stageDevices(shape.stages);
-  result.request.stagesOfRank = shape.stages / shape.ranks;
+    result.upperBudgets = largestBudgets(*result.memory, *machine, shape.pipelineParallelSize,
+                                         shape.tensorParallelSize, shape.dataParallelSize);
+  result.request.stages = groups.stageDevices(shape.stages);
+  result.request.stagesPerRank = shape.stages / shape.pipelineParallelSize;
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
     return error;
   return result;
@@ -260,12 +262,12 @@ bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
   CutRequest request = program.request;
   for (auto [stage, limit] : llvm::zip(request.stages, shape.weightLimits))
     stage.weightLimit = limit;
-  if (shape.cutSteps)
-    request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
+  if (shape.cutWork)
+    request.limits = *shape.cutWork ? SearchLimits{request.limits.downsets, *shape.cutWork} : kProgramOrder;
   auto cut = program.cuts.cut(program.model.graph, request);
   if (cut)
-    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.ranks),
-                       program.requestBudgets);
+    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.pipelineParallelSize),
+                       program.upperBudgets);
   consumeError(cut.takeError());
   return false;
 }
@@ -276,23 +278,23 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   auto program = uncut(shape, microbatches);
   if (!program)
     return program.takeError();
-  if (!program->memory || !mayFit(*program->memory, program->model, program->requestBudgets))
+  if (!program->memory || !mayFit(*program->memory, program->model, program->upperBudgets))
     return nullptr;
   std::vector<PipelineShape> tried;
   if (triesFastest)
     tried.push_back(shape);
   // First as if all tensor-parallel ranks held as much as the fullest one.
   std::vector<MemoryBudgets> budgets{program->budgets};
-  if (program->requestBudgets != program->budgets)
-    budgets.push_back(program->requestBudgets);
+  if (program->upperBudgets != program->budgets)
+    budgets.push_back(program->upperBudgets);
   for (const MemoryBudgets &own : budgets) {
     const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory,
                                           program->cuts);
     const MemoryConstrainedCutter::Fitted fitted = fitting.fit();
-    for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
+    for (uint64_t work : {kWeightLimitedWork, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
       next.weightLimits = fitted.weightLimits;
-      next.cutSteps = steps;
+      next.cutWork = work;
     }
   }
   for (const PipelineShape &next : tried) {
@@ -331,17 +333,17 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::fitCut(const PipelineShape &sha
 static double secondsOf(const plan::Plan &plan) {
   auto forecast = forecastOf(plan, "the plan");
   if (forecast)
-    return forecast->forecast.seconds;
+    return forecast->simulation.seconds;
   consumeError(forecast.takeError());
   return std::numeric_limits<double>::infinity();
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape, bool isTight) {
   auto first = fitCut(shape, isTight);
-  if (!first || (*first && !isRecut) || !isLimited(shape) || shape.tensorRanks == 1)
+  if (!first || (*first && !isRecut) || !isLimited(shape) || shape.tensorParallelSize == 1)
     return first;
   // The fastest cut exceeds memory with the weights that stayed whole.
-  shape.weighsMemory = false;
+  shape.mayReplicateWeights = false;
   auto second = fitCut(shape, isTight || shape.microbatches > 0);
   if (!*first)
     return second;
@@ -353,24 +355,24 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape,
 }
 
 /// Compared with the memory of the smallest device.
-static std::optional<MemoryShortage> shortageBy(const std::optional<MemoryConstrainedCutter::Least> &least,
-                                                const PipelineShape &shape) {
+static std::optional<MemoryShortage>
+shortageBy(const std::optional<MemoryConstrainedCutter::MinBudget> &least, const PipelineShape &shape) {
   if (!least)
     return std::nullopt;
   const MemoryBudgets memory = shape.memoryOfRanks();
   std::optional<MemoryShortage> result;
   for (uint32_t rank = 0; rank < memory.size(); ++rank)
-    if (memory[rank] && (!result || *memory[rank] < result->room))
+    if (memory[rank] && (!result || *memory[rank] < result->budget))
       result = MemoryShortage{rank, least->bytes, *memory[rank]};
   return result;
 }
 
 /// The cut with the least memory per device, as if devices had enough.
-Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeSmallest(PipelineShape shape,
-                                                              const MemoryConstrainedCutter::Least &least) {
-  shape.weighsMemory = false;
+Expected<std::unique_ptr<plan::Plan>>
+PlanMaker::makeSmallest(PipelineShape shape, const MemoryConstrainedCutter::MinBudget &least) {
+  shape.mayReplicateWeights = false;
   shape.weightLimits = least.fitted.weightLimits;
-  shape.cutSteps = least.fitted.steps;
+  shape.cutWork = least.fitted.work;
   auto plan = runPasses(shape);
   isRecut = true;
   return plan;
@@ -385,7 +387,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
   if (!shortage)
     return tooLittleMemory(shape, shortage);
   // So that devices with the memory that errors name suffice.
-  const bool hasRoom = shortage->bytes <= shortage->room;
+  const bool hasRoom = shortage->bytes <= shortage->budget;
   plan = makeSmallest(shape, *least);
   const auto held = plan ? shortageOf(**plan, shape) : std::nullopt;
   if (hasRoom && !held)
@@ -406,20 +408,20 @@ Error PlanMaker::tooLittleMemory(const PipelineShape &shape,
       llvm::all_equal(shape.memoryOfRanks()) ? "some rank" : "rank " + std::to_string(least->rank);
   return llvm::createStringError(
       llvm::formatv("{0}: {1} takes {2} bytes at its peak, its device has {3}; {4}", options.model, who,
-                    least->bytes, least->room, remedyForMemory(shape, least->bytes))
+                    least->bytes, least->budget, remedyForMemory(shape, least->bytes))
           .str());
 }
 
 /// With the fastest sharding, which is the same for all limits.
 Expected<PlanMaker::Uncut> PlanMaker::smallest(PipelineShape shape) {
-  shape.weighsMemory = false;
+  shape.mayReplicateWeights = false;
   auto program = uncut(shape, shape.microbatches ? shape.microbatches : microbatchesMade);
   if (program && !program->memory)
     return llvm::createStringError("what its cuts hold is not known");
   return program;
 }
 
-std::optional<MemoryConstrainedCutter::Least> PlanMaker::leastCut(const PipelineShape &shape) {
+std::optional<MemoryConstrainedCutter::MinBudget> PlanMaker::leastCut(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (auto error = program.takeError()) {
     consumeError(std::move(error));
@@ -428,14 +430,14 @@ std::optional<MemoryConstrainedCutter::Least> PlanMaker::leastCut(const Pipeline
   hasMade = true;
   return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory,
                                  program->cuts)
-      .leastBudget();
+      .minBudget();
 }
 
 std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
   return shortageBy(leastCut(shape), shape);
 }
 
-int64_t PlanMaker::leastHeld(const PipelineShape &shape) {
+int64_t PlanMaker::sufficientMemory(const PipelineShape &shape) {
   const auto least = leastCut(shape);
   if (!least)
     return 0;
@@ -448,12 +450,12 @@ int64_t PlanMaker::leastHeld(const PipelineShape &shape) {
   return peaks ? std::max(least->bytes, *llvm::max_element(*peaks)) : least->bytes;
 }
 
-int64_t PlanMaker::leastPeak(const PipelineShape &shape) {
+int64_t PlanMaker::necessaryMemory(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (program)
     return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory,
                                    program->cuts)
-        .leastBound();
+        .budgetLowerBound();
   consumeError(program.takeError());
   return 0;
 }

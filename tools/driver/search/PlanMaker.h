@@ -40,20 +40,20 @@ public:
   bool wasRecut() const { return isRecut; }
 
   /// The smallest memory of the smallest device for which the configuration has a plan, to within a small
-  /// tolerance (MemoryConstrainedCutter::leastBudget), and the memory that the device has. Nothing if that
+  /// tolerance (MemoryConstrainedCutter::minBudget), and the memory that the device has. Nothing if that
   /// cannot be computed.
   std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
-  /// Bytes per device with which a plan certainly exists: what devices hold in the plan behind `leastMemory`,
-  /// including values that wait for other stages.
-  int64_t leastHeld(const PipelineShape &shape);
+  /// Upper bound of the memory per device that suffices: the bytes that each device holds in the plan found
+  /// by `leastMemory`, with values that wait for other stages.
+  int64_t sufficientMemory(const PipelineShape &shape);
   /// Bytes per device below which no plan exists, as far as that can be told without a cut.
-  int64_t leastPeak(const PipelineShape &shape);
+  int64_t necessaryMemory(const PipelineShape &shape);
 
   /// The program of all tensor-parallel ranks, before it is cut into stages. Lives as long as the PlanMaker.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
 
   /// Cached search results for such a program.
-  PipelineCache &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
+  PipelineCache &pipelineCacheOf(mlir::func::FuncOp function) { return pipelines[function]; }
 
   /// True if the passes accepted the model at least once since the last call; then later failures are not
   /// caused by its sharding.
@@ -66,9 +66,8 @@ private:
     CutCache &cuts;
     CutRequest request;
     const CutMemory *memory = nullptr;
-    /// By pipeline rank: budget of the device with the least memory among its tensor-parallel ranks, and of
-    /// those that hold most (largestBudgets).
-    MemoryBudgets budgets, requestBudgets;
+    /// By pipeline rank: memory of its smallest device; upper bound by largestBudgets.
+    MemoryBudgets budgets, upperBudgets;
   };
   /// Result of the passes before the cut, with or without a memory limit, and the range of limits for which
   /// it holds.
@@ -85,11 +84,11 @@ private:
   static bool fits(const Uncut &program, const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> makeSmallest(PipelineShape shape,
-                                                           const MemoryConstrainedCutter::Least &least);
+                                                           const MemoryConstrainedCutter::MinBudget &least);
   llvm::Expected<std::unique_ptr<plan::Plan>> fitCut(const PipelineShape &shape, bool isTight);
   llvm::Expected<std::unique_ptr<plan::Plan>> recut(const PipelineShape &shape, uint32_t microbatches,
                                                     bool triesFastest);
-  std::optional<MemoryConstrainedCutter::Least> leastCut(const PipelineShape &shape);
+  std::optional<MemoryConstrainedCutter::MinBudget> leastCut(const PipelineShape &shape);
   llvm::Error tooLittleMemory(const PipelineShape &shape, const std::optional<MemoryShortage> &least) const;
   llvm::Expected<Sharded> runStep(mlir::ModuleOp module, const std::string &passes, bool isLimited,
                                   unsigned done, llvm::ArrayRef<Sharded> before);

@@ -10,10 +10,11 @@ namespace cleave {
 using llvm::formatv;
 
 std::string meshOf(const Configuration &configuration) {
-  std::string data = configuration.kind || configuration.dataRanks > 1
-                         ? ",dp=" + std::to_string(configuration.dataRanks)
+  std::string data = configuration.schedule || configuration.dataParallelSize > 1
+                         ? ",dp=" + std::to_string(configuration.dataParallelSize)
                          : "";
-  return formatv("pp={0}{1},tp={2}", configuration.pipelineRanks, data, configuration.tensorRanks);
+  return formatv("pp={0}{1},tp={2}", configuration.pipelineParallelSize, data,
+                 configuration.tensorParallelSize);
 }
 
 SearchWatch::~SearchWatch() {
@@ -23,19 +24,19 @@ SearchWatch::~SearchWatch() {
 
 /// Once true, it stays true.
 bool SearchWatch::isInterrupted() {
-  if (!interruptedAfter && options.stop && options.stop->isAsked())
+  if (!interruptedAfter && options.stop && options.stop->isStopRequested())
     interruptedAfter = std::chrono::duration<double>(Clock::now() - begun).count();
   return interruptedAfter.has_value();
 }
 
-/// `weighing meshes: tp=4, best so far pp=2,tp=2: 5.40 ms`.
+/// `evaluating meshes: tp=4, best so far pp=2,tp=2: 5.40 ms`.
 void SearchWatch::tell(double share) const {
   if (!options.progress)
     return;
   std::string found;
   if (best)
     found = formatv(", best so far {0}: {1:f2} ms", meshOf(best->configuration), best->seconds * 1e3);
-  options.progress("weighing meshes: " + part + found, (before + share * inPart) / all);
+  options.progress("evaluating meshes: " + part + found, (before + share * inPart) / all);
 }
 
 void SearchWatch::begin(size_t work) {
@@ -58,12 +59,12 @@ bool SearchWatch::beginPart(llvm::StringRef name, size_t work) {
   return !interruptedAfter;
 }
 
-bool SearchWatch::sees(const Estimate &estimate, double share) {
+bool SearchWatch::addEstimate(const Estimate &estimate, double share) {
   const bool isUsable = estimate.isUsable();
   if (isUsable && (!best || estimate.seconds < best->seconds))
     best = estimate;
   if (best && options.stop)
-    options.stop->listen();
+    options.stop->open();
   tell(share);
   return !isInterrupted();
 }
@@ -83,21 +84,21 @@ std::vector<std::string> SearchWatch::notes(llvm::ArrayRef<Estimate> estimates) 
     return {};
   const std::string begin = formatv("interrupted after {0:f1} s", *interruptedAfter);
   if (isMaking)
-    return {begin + ", when all was weighed; its cut may not be the best"};
+    return {begin + ", when all was evaluated; its cut may not be the best"};
   std::vector<std::string> missing;
   for (auto [index, one] : llvm::enumerate(estimates)) {
     // Reports those with the same number of tensor-parallel ranks once.
     auto isLike = [&](const Estimate &other) {
-      return other.obstacle == kNotWeighed &&
-             other.configuration.tensorRanks == one.configuration.tensorRanks;
+      return other.obstacle == kNotEvaluated &&
+             other.configuration.tensorParallelSize == one.configuration.tensorParallelSize;
     };
-    if (one.obstacle == kNotWeighed && llvm::none_of(estimates.take_front(index), isLike))
+    if (one.obstacle == kNotEvaluated && llvm::none_of(estimates.take_front(index), isLike))
       missing.push_back(
-          formatv("{0} of tp={1}", llvm::count_if(estimates, isLike), one.configuration.tensorRanks));
+          formatv("{0} of tp={1}", llvm::count_if(estimates, isLike), one.configuration.tensorParallelSize));
   }
   llvm::append_range(missing, leftOut);
-  return {begin + (missing.empty() ? ", when all was weighed"
-                                   : "; what was not weighed: " + llvm::join(missing, ", "))};
+  return {begin + (missing.empty() ? ", when all was evaluated"
+                                   : "; what was not evaluated: " + llvm::join(missing, ", "))};
 }
 
 } // namespace cleave

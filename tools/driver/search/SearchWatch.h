@@ -31,7 +31,7 @@ public:
   /// Begins a part, such as `tp=2`. False if the search was stopped and must skip it.
   bool beginPart(llvm::StringRef part, size_t work);
   /// Adds an estimate of the current part, with the finished share of the part. False if the search must end.
-  bool sees(const Estimate &estimate, double share);
+  bool addEstimate(const Estimate &estimate, double share);
   /// Begins making the best plan. While the result lives, a stop request ends its cut early.
   CancellationScope making(const Configuration &configuration);
   /// True if the search must evaluate nothing more.

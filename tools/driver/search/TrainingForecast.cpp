@@ -29,7 +29,7 @@ struct TrainingForecaster::Model {
 };
 
 TrainingForecaster::TrainingForecaster(CompileOptions all) : options(std::move(all)) {
-  options.writesPlan = false;
+  options.writePlan = false;
 }
 TrainingForecaster::~TrainingForecaster() = default;
 
@@ -37,7 +37,7 @@ llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
   auto read = std::make_unique<Model>();
   read->options = options;
   // Data-parallel ranks split the batch, too, so it is named.
-  read->options.microbatches = shape.search->dataRanks == 1 ? shape.microbatches : 0;
+  read->options.microbatches = shape.search->dataParallelSize == 1 ? shape.microbatches : 0;
   // The search reports its own progress.
   read->options.progress = nullptr;
   if (auto error = readModel(read->options, read->context).moveInto(read->source))

@@ -15,7 +15,7 @@ struct TrainingForecast {
   /// Devices of the machine, those of a pipeline rank next to each other.
   std::vector<std::string> devices;
   /// Set if the mesh was searched for, as in a plan.
-  plan::Alternatives alternatives;
+  plan::MeshCandidates candidates;
   std::vector<std::string> notes;
 };
 

@@ -10,7 +10,7 @@ static std::string messageFor(const std::string &body) {
       "class Model(Module):\n  __parameters__ = []\n  def forward(self: __torch__.Model,\n"
       "    x: Tensor) -> Tensor:\n    " +
       body + "\n";
-  return llvm::toString(checkSource(text, "code/__torch__.py"));
+  return llvm::toString(checkSourceOperators(text, "code/__torch__.py"));
 }
 
 TEST(OperatorCheck, AcceptsWhatModelsUse) {

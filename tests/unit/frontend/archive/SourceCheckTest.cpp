@@ -4,7 +4,7 @@
 
 using namespace cleave;
 
-static std::string errorOf(const std::string &code) { return llvm::toString(checkSource(code)); }
+static std::string errorOf(const std::string &code) { return llvm::toString(checkEmptySubscripts(code)); }
 
 TEST(SourceCheck, RefusesEmptySubscripts) {
   EXPECT_EQ(errorOf("def forward(self, x):\n  y = x []\n  return y\n"), "line 2 has an empty subscript");

@@ -1,4 +1,4 @@
-//===- CutCacheTest.cpp - Cuts of one graph --------------------------------===//
+//===- CutCacheTest.cpp - Cuts of one graph -------------------------------===//
 #include "partitioner/cutting/CutCache.h"
 #include "llvm/Support/Error.h"
 #include "gtest/gtest.h"
@@ -50,7 +50,7 @@ TEST(CutCache, SeeksACutOnce) {
 TEST(CutCache, TakesACutForAllLimitsWithWhichItIsTheSame) {
   Counted chain;
   const StageCut *even = llvm::cantFail(chain.cut({std::nullopt, std::nullopt}));
-  ASSERT_LE(even->weightLimits.least, 1000);
+  ASSERT_LE(even->weightLimitRange.least, 1000);
   EXPECT_EQ(llvm::cantFail(chain.cut({1000, 1000})), even);
   EXPECT_EQ(chain.asked, 1);
   // Of stages with other limits each it says nothing.

@@ -25,11 +25,11 @@ struct Branches : CutMemory {
     for (uint32_t stage = 0; stage < stages; ++stage) {
       const RankMemory own = ofStage(stageOf, stage);
       held[stage % ranks].weights += own.weights;
-      held[stage % ranks].others = std::max(held[stage % ranks].others, own.others);
+      held[stage % ranks].activations = std::max(held[stage % ranks].activations, own.activations);
     }
     return held;
   }
-  int64_t least(const ModelGraph &, MemoryBudgetsRef budgets) const override {
+  int64_t lowerBound(const ModelGraph &, MemoryBudgetsRef budgets) const override {
     int64_t most = 0;
     for (auto [node, others] : llvm::zip(model.graph.nodes, beside)) {
       int64_t bytes = others;
@@ -83,7 +83,7 @@ private:
     llvm::SmallSet<uint32_t, 8> weights;
     for (auto [node, known] : llvm::enumerate(model.graph.nodes))
       if (stageOf[node] == stage) {
-        held.others = std::max(held.others, beside[node]);
+        held.activations = std::max(held.activations, beside[node]);
         for (uint32_t weight : known.weights)
           if (weights.insert(weight).second)
             held.weights += model.graph.weightBytes[weight];
@@ -93,7 +93,7 @@ private:
       auto isHere = [&](uint32_t to) { return stageOf[to] == stage; };
       if (llvm::any_of(value.consumers, isElsewhere) &&
           (stageOf[value.producer] == stage || llvm::any_of(value.consumers, isHere)))
-        held.others += value.bytes;
+        held.activations += value.bytes;
     }
     return held;
   }
@@ -121,7 +121,7 @@ TEST(CutFittingBranches, GivesEachTowerADevice) {
   const Branches branches(towers(3), std::vector<int64_t>(8, 5));
   EXPECT_LT(branches.leastOfAll(2, 2), 120);
   EXPECT_FALSE(branches.fitting(2, MemoryBudgets(2, 150)).fit().cut);
-  const auto least = branches.fitting(2, MemoryBudgets(2, 1)).leastBudget();
+  const auto least = branches.fitting(2, MemoryBudgets(2, 1)).minBudget();
   ASSERT_TRUE(least);
   EXPECT_EQ(least->bytes, branches.leastOfAll(2, 2));
   const std::vector<uint32_t> &stageOf = least->fitted.cut->stageOf;
@@ -143,7 +143,7 @@ TEST(CutFittingBranches, SkipsBurdenThoseTheyReach) {
   ASSERT_TRUE(fitted.cut);
   EXPECT_EQ(fitted.cut->stageOf, (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_FALSE(branches.fitting(3, MemoryBudgets(3, 41)).fit().cut);
-  EXPECT_EQ(branches.fitting(3, MemoryBudgets(3, 1)).leastBudget()->bytes, 42);
+  EXPECT_EQ(branches.fitting(3, MemoryBudgets(3, 1)).minBudget()->bytes, 42);
 }
 
 // As MemoryConstrainedCutter.KeepsToItsRoomAndKnowsHowMuchIsEnough, with branches, skips and weights that
@@ -174,7 +174,7 @@ TEST(CutFittingBranches, KeepToTheirRoomAndAreNearTheLeast) {
     for (int64_t room : {least / 2, least - 1, least, least + least / 8, 2 * least})
       if (const auto fitted = branches.fitting(stages, MemoryBudgets(ranks, room)).fit(); fitted.cut)
         check(*fitted.cut, room);
-    const auto enough = branches.fitting(stages, MemoryBudgets(ranks, 0)).leastBudget();
+    const auto enough = branches.fitting(stages, MemoryBudgets(ranks, 0)).minBudget();
     ASSERT_TRUE(enough);
     check(*enough->fitted.cut, enough->bytes);
     ++asked;

@@ -26,11 +26,11 @@ struct Chain : CutMemory {
     for (auto [node, stage] : llvm::enumerate(stageOf)) {
       RankMemory &rank = held[stage % ranks];
       rank.weights += model.graph.weightBytes[node];
-      rank.others = std::max(rank.others, beside[node]);
+      rank.activations = std::max(rank.activations, beside[node]);
     }
     return held;
   }
-  int64_t least(const ModelGraph &, MemoryBudgetsRef budgets) const override {
+  int64_t lowerBound(const ModelGraph &, MemoryBudgetsRef budgets) const override {
     int64_t most = 0;
     for (auto [weight, others] : llvm::zip(model.graph.weightBytes, beside))
       most = std::max(most, weight + others);
@@ -120,16 +120,16 @@ TEST(MemoryConstrainedCutter, GivesEachRankWhatItHasRoomFor) {
   EXPECT_FALSE(mayFit(chain, chain.model, MemoryBudgets{14, 14}));
   EXPECT_FALSE(chain.fit(2, MemoryBudgets{25, 64}));
   // With half of it the other rank does, whatever it has now.
-  EXPECT_EQ(chain.fitting(2, {25, 55}).leastBudget()->bytes, 35);
-  EXPECT_EQ(chain.fitting(2, {1, 55}).leastBudget()->bytes, 35);
-  EXPECT_EQ(chain.fitting(2, {1, std::nullopt}).leastBudget()->bytes, 15);
+  EXPECT_EQ(chain.fitting(2, {25, 55}).minBudget()->bytes, 35);
+  EXPECT_EQ(chain.fitting(2, {1, 55}).minBudget()->bytes, 35);
+  EXPECT_EQ(chain.fitting(2, {1, std::nullopt}).minBudget()->bytes, 15);
 }
 
 // Where one of the tensor-parallel ranks 0 and 2 holds most.
 TEST(MemoryConstrainedCutter, NoCutNeedsMoreThanTheLargestDeviceThatMayHoldMost) {
   struct Unlike : Chain {
     using Chain::Chain;
-    std::vector<uint32_t> tensorRanks() const override { return {0, 2}; }
+    std::vector<uint32_t> fullestRankCandidates() const override { return {0, 2}; }
   };
   const Chain first({10}, {5});
   const Unlike unlike({10}, {5});
@@ -177,7 +177,7 @@ TEST(MemoryConstrainedCutter, KeepsToItsRoomAndKnowsHowMuchIsEnough) {
       EXPECT_TRUE(mayFit(chain, chain.model, with(room)));
       EXPECT_FALSE(shortageOf(chain.of(chain.model, fitted->stageOf, ranks), with(room)));
     }
-    const auto enough = chain.fitting(stages, with(best / 2)).leastBudget();
+    const auto enough = chain.fitting(stages, with(best / 2)).minBudget();
     ASSERT_TRUE(enough);
     EXPECT_GE(enough->bytes, best);
     EXPECT_FALSE(shortageOf(chain.of(chain.model, enough->fitted.cut->stageOf, ranks), with(enough->bytes)));

@@ -40,9 +40,9 @@ TEST(StageCutterErrors, RefusesMoreStagesThanNodes) {
 
 TEST(StageCutterErrors, AdvisesFewerStagesOfARank) {
   CutRequest request;
-  auto adviceFor = [&](uint32_t nodes, uint32_t ranks, uint32_t stagesOfRank) {
-    request.stages.resize(ranks * stagesOfRank);
-    request.stagesOfRank = stagesOfRank;
+  auto adviceFor = [&](uint32_t nodes, uint32_t ranks, uint32_t stagesPerRank) {
+    request.stages.resize(ranks * stagesPerRank);
+    request.stagesPerRank = stagesPerRank;
     return llvm::StringRef(messageOf(weighted(nodes), request)).split("; use ").second.str();
   };
   EXPECT_EQ(adviceFor(7, 2, 9), "--interleave 3 or less");

@@ -18,12 +18,12 @@ TEST(StageCutterWeights, SaysWhetherCutsWereRefusedForOneStage) {
   request.stages.assign(32, {Link{0, 1e9}, 1000});
   const StageCut free = llvm::cantFail(cutStages(graph, request));
   EXPECT_NEAR(free.slowest(), 10, 1e-6);
-  EXPECT_EQ(free.weightLimits.tooLarge, LimitRange::kNoLimit);
+  EXPECT_EQ(free.weightLimitRange.tooLarge, LimitRange::kNoLimit);
   request.stages[10].weightLimit = 90;
   const StageCut refused = llvm::cantFail(cutStages(graph, request));
   EXPECT_NEAR(refused.slowest(), 11, 1e-6);
   EXPECT_TRUE(refused.isExact);
-  EXPECT_NE(refused.weightLimits.tooLarge, LimitRange::kNoLimit);
+  EXPECT_NE(refused.weightLimitRange.tooLarge, LimitRange::kNoLimit);
 }
 
 TEST(StageCutterWeights, KeepsEachDeviceWithinItsWeights) {
@@ -59,7 +59,7 @@ TEST(StageCutterWeights, NamesTheLimitsThatChangeNothing) {
       llvm::consumeError(found.takeError());
       continue;
     }
-    const LimitRange range = found->weightLimits;
+    const LimitRange range = found->weightLimitRange;
     EXPECT_TRUE(range.contains(limit));
     bounded += range.tooLarge != LimitRange::kNoLimit;
     for (int64_t other :
@@ -69,7 +69,7 @@ TEST(StageCutterWeights, NamesTheLimitsThatChangeNothing) {
       ASSERT_TRUE(bool(same)) << toString(same.takeError());
       EXPECT_EQ(same->stageOf, found->stageOf);
       EXPECT_EQ(same->seconds, found->seconds);
-      EXPECT_EQ(same->weightLimits, range);
+      EXPECT_EQ(same->weightLimitRange, range);
       others += other != limit;
     }
   }

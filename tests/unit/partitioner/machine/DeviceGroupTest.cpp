@@ -17,7 +17,7 @@ static void link(Machine &machine, uint32_t a, uint32_t b, Link link) {
   machine.linkOverrides[{a, b}] = machine.linkOverrides[{b, a}] = link;
 }
 
-TEST(Place, HasEachKindOfDeviceOnce) {
+TEST(DeviceGroup, HasEachKindOfDeviceOnce) {
   const PipelineDeviceGroups groups(machineOf({1, 1, 3, 1, 3, 3}), 6, 1, 1);
   ASSERT_EQ(groups.kinds.size(), 2u);
   std::vector<uint32_t> kinds;
@@ -28,7 +28,7 @@ TEST(Place, HasEachKindOfDeviceOnce) {
 }
 
 /// Tensor groups of two: of fast ones, of both, of both the other way round, of slow ones.
-TEST(Place, IsOfAllDevicesOfATensorGroup) {
+TEST(DeviceGroup, IsOfAllDevicesOfATensorGroup) {
   const PipelineDeviceGroups groups(machineOf({1, 1, 1, 3, 3, 1, 3, 3}), 4, 2, 2);
   EXPECT_EQ(groups.kinds[groups.ranks[0].kind].devices.size(), 1u);
   EXPECT_EQ(groups.kinds[groups.ranks[1].kind].devices.size(), 2u);
@@ -37,7 +37,7 @@ TEST(Place, IsOfAllDevicesOfATensorGroup) {
             Machine::cpu(1).devices[0].flopsPerSecond / 3);
 }
 
-TEST(Place, HasTheMemoryOfItsLeastDevice) {
+TEST(DeviceGroup, HasTheMemoryOfItsLeastDevice) {
   Machine machine = Machine::cpu(6);
   machine.devices[1].memoryBytes = 50;
   machine.devices[4].memoryBytes = 20;
@@ -52,7 +52,7 @@ TEST(Place, HasTheMemoryOfItsLeastDevice) {
   EXPECT_FALSE(shortageOf({50, 90, 10}, groups.memoryOfRanks()));
 }
 
-TEST(Place, LinksStagesByTheirDevices) {
+TEST(DeviceGroup, LinksStagesByTheirDevices) {
   Machine machine = Machine::cpu(4);
   const Link slow{1, 1e3};
   link(machine, 1, 2, slow);
@@ -72,7 +72,7 @@ TEST(Place, LinksStagesByTheirDevices) {
 }
 
 /// A fast link between two positions leaves the other's.
-TEST(Place, SendsAtThePaceOfTheSlowestPosition) {
+TEST(DeviceGroup, SendsAtThePaceOfTheSlowestPosition) {
   Machine machine = Machine::cpu(4);
   link(machine, 0, 2, {0, 1e15});
   EXPECT_EQ(PipelineDeviceGroups(machine, 2, 2, 2).linkBetween(0, 1), machine.link);
@@ -80,7 +80,7 @@ TEST(Place, SendsAtThePaceOfTheSlowestPosition) {
   EXPECT_EQ(PipelineDeviceGroups(machine, 2, 2, 2).linkBetween(0, 1), (Link{0, 1e14}));
 }
 
-TEST(Place, CollectsAtThePaceOfTheSlowestLink) {
+TEST(DeviceGroup, CollectsAtThePaceOfTheSlowestLink) {
   Machine machine = Machine::cpu(4);
   auto seconds = [&](uint32_t first, uint32_t count, uint32_t ranks) {
     return DeviceGroup::of(machine, first, count, ranks)
@@ -104,7 +104,7 @@ TEST(Place, CollectsAtThePaceOfTheSlowestLink) {
 }
 
 /// Groups of two side by side: those of one position hold the same.
-TEST(Place, SumsOverLinksOfGroupsOfDataAlone) {
+TEST(DeviceGroup, SumsOverLinksOfGroupsOfDataAlone) {
   Machine machine = Machine::cpu(8);
   auto seconds = [&](uint32_t first) {
     return dataParallelCollectivesOf(machine, first, 4, 2).seconds(CollectiveKind::AllReduce, 1e6, 2);
@@ -121,10 +121,10 @@ TEST(Place, SumsOverLinksOfGroupsOfDataAlone) {
 }
 
 /// What says nothing new of a link leaves what was measured.
-TEST(Place, TakesLinksAsAllOthersForThose) {
+TEST(DeviceGroup, TakesLinksAsAllOthersForThose) {
   Machine machine = Machine::cpu(4);
   machine.nodes = Machine::Nodes{2, {1e-3, 1e9}, Link{1e-3, 1e9}};
-  machine.collectives.of(CollectiveKind::AllReduce) =
+  machine.collectives.measurementOf(CollectiveKind::AllReduce) =
       CollectiveCosts::Measured{/*latencySeconds=*/1e-2, /*ranks=*/2, {}};
   const Machine plain = machine;
   for (auto [from, to] : {std::pair(0, 1), {2, 3}})

@@ -30,7 +30,7 @@ TEST_F(UnlikeFiles, GiveKindsAndLinks) {
   EXPECT_EQ(machine.devices[1].flopsPerSecond, 1e10);
   EXPECT_EQ(machine.devices[1].memoryBytes, 512);
   EXPECT_FALSE(machine.devices[2].memoryBytes);
-  EXPECT_EQ(machine.devices[1].rates->memory.at({7}), 5e8);
+  EXPECT_EQ(machine.devices[1].rates->otherOperators.at({7}), 5e8);
   EXPECT_TRUE(machine.devices[1].computesLike(machine.devices[2]));
   EXPECT_FALSE(machine.devices[0].computesLike(machine.devices[2]));
   const Link slow{1e-3, 1e6}, medium{0, 1e7};

@@ -170,12 +170,12 @@ protected:
 TEST_F(MeasuredFiles, GiveRates) {
   const Machine machine = llvm::cantFail(load(text()));
   const KernelRates &rates = *machine.devices[0].rates;
-  const RateTable &products = rates.products.at({GemmKind::Matrix, "float32"});
+  const RateTable &gemms = rates.gemms.at({GemmKind::Matrix, "float32"});
   // Ten is midway between 1 and 100 in logarithms; beyond the grid the edge counts.
-  EXPECT_NEAR(products.at({1, 10, 8, 8}), 1e10, 1);
-  EXPECT_DOUBLE_EQ(products.at({5, 1e6, 1, 1e9}), 1e11);
+  EXPECT_NEAR(gemms.at({1, 10, 8, 8}), 1e10, 1);
+  EXPECT_DOUBLE_EQ(gemms.at({5, 1e6, 1, 1e9}), 1e11);
   EXPECT_DOUBLE_EQ(rates.operators.at("aten.gelu").at({7}), 3e9);
-  EXPECT_NEAR(rates.memory.at({1e4}), 2e10, 1);
+  EXPECT_NEAR(rates.otherOperators.at({1e4}), 2e10, 1);
   // Two of the bytes' halves, and the latency.
   EXPECT_DOUBLE_EQ(machine.collectives.seconds(CollectiveKind::AllReduce, 4e9, 2), 1e-5 + 2);
   EXPECT_DOUBLE_EQ(machine.collectives.seconds(CollectiveKind::AllGather, 5e9, 2), 1e-6 + 0.5);

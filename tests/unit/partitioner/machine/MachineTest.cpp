@@ -29,7 +29,7 @@ TEST(Machine, HasPresetsForNodesOfGpus) {
   EXPECT_EQ(many.devices[15].name, "cuda:15");
   EXPECT_EQ(node.devices[0].memoryBytes, 80000000000);
   EXPECT_EQ(node.devices[0].flopsPerSecond, 19.5e12);
-  EXPECT_EQ(node.devices[0].rates->products.at({GemmKind::Matrix, "bfloat16"}).at({1, 2, 3, 4}), 312e12);
+  EXPECT_EQ(node.devices[0].rates->gemms.at({GemmKind::Matrix, "bfloat16"}).at({1, 2, 3, 4}), 312e12);
   // Within a node, and beyond it.
   EXPECT_EQ(many.linkAmong(8).bytesPerSecond, 300e9);
   EXPECT_EQ(many.linkAmong(9).bytesPerSecond, 25e9);
@@ -61,7 +61,7 @@ TEST(CollectiveCosts, CountEveryStepOfTheRing) {
 
 TEST(CollectiveCosts, KnowForHowManyRanksTheyWereMeasured) {
   CollectiveCosts costs;
-  costs.of(CollectiveKind::AllReduce) = {/*latencySeconds=*/6, /*ranks=*/4, RateTable(1e9)};
+  costs.measurementOf(CollectiveKind::AllReduce) = {/*latencySeconds=*/6, /*ranks=*/4, RateTable(1e9)};
   EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllReduce, 0, 4), 6);
   EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllReduce, 0, 2), 2);
   EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllReduce, 8e9, 8), 14 + 14);

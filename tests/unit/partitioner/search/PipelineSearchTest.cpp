@@ -38,7 +38,7 @@ static Machine machineOf(double latency) {
 /// The second device is slow at calls, the third at bytes, and the last two hear little of each other.
 static Machine heterogeneousMachine() {
   Machine machine = machineOf(1e-5);
-  machine.devices[1].operatorSeconds *= 4;
+  machine.devices[1].dispatchSeconds *= 4;
   machine.devices[2].memoryBytesPerSecond /= 5;
   machine.linkOverrides[{2, 3}] = machine.linkOverrides[{3, 2}] = {1e-4, 1e6};
   return machine;
@@ -52,17 +52,17 @@ static std::vector<Estimate> search(const std::vector<int64_t> &widths, const Ma
   PipelineSearchRequest request;
   request.machine = machine;
   request.pipelines = {{1, 1}, {2, 1}, {4, 1}};
-  request.stagesOfRank = {1, 2};
+  request.stagesPerRank = {1, 2};
   request.batch = "batch";
   request.stageBefore = std::move(stageBefore);
   request.best = best;
-  request.goesOn = std::move(goesOn);
+  request.onEstimate = std::move(goesOn);
   return searchPipelines(*module->getOps<mlir::func::FuncOp>().begin(), request);
 }
 
 static const Estimate &fastest(const std::vector<Estimate> &estimates) {
   auto keyOf = [](const Estimate &one) {
-    return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds);
+    return std::tuple(!one.obstacle.empty(), one.isLowerBound, one.seconds);
   };
   return *llvm::min_element(estimates,
                             [&](const Estimate &a, const Estimate &b) { return keyOf(a) < keyOf(b); });
@@ -82,14 +82,14 @@ TEST(PipelineSearch, BoundsAreNeverAboveWhatACutTakes) {
       ASSERT_EQ(all.size(), pruned.size());
       for (auto [whole, estimate] : llvm::zip(all, pruned)) {
         EXPECT_EQ(whole.configuration, estimate.configuration);
-        EXPECT_FALSE(whole.isBound);
+        EXPECT_FALSE(whole.isLowerBound);
         EXPECT_TRUE(whole.obstacle.empty()) << whole.obstacle;
-        if (estimate.isBound)
+        if (estimate.isLowerBound)
           EXPECT_LE(estimate.seconds, whole.seconds * (1 + 1e-9));
         else
           EXPECT_EQ(estimate.seconds, whole.seconds);
       }
-      EXPECT_TRUE(llvm::any_of(pruned, [](const Estimate &one) { return one.isBound; }));
+      EXPECT_TRUE(llvm::any_of(pruned, [](const Estimate &one) { return one.isLowerBound; }));
       EXPECT_EQ(fastest(all).configuration, fastest(pruned).configuration);
       EXPECT_EQ(fastest(all).seconds, best);
     }
@@ -117,7 +117,7 @@ TEST(PipelineSearch, EndsWhereItIsTold) {
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(some[i].configuration, all[i].configuration);
       EXPECT_EQ(some[i].seconds, i < most ? all[i].seconds : 0);
-      EXPECT_EQ(some[i].obstacle, i < most ? "" : kNotWeighed);
+      EXPECT_EQ(some[i].obstacle, i < most ? "" : kNotEvaluated);
     }
     for (size_t i = 0; i < most; ++i)
       EXPECT_DOUBLE_EQ(shares[i], double(i + 1) / all.size());
@@ -131,7 +131,7 @@ static PipelineForecast forecastOn(const Machine &machine) {
   request.machine = machine;
   request.batch = "batch";
   Configuration configuration;
-  configuration.pipelineRanks = 2;
+  configuration.pipelineParallelSize = 2;
   configuration.microbatches = 2;
   Estimate estimate{configuration};
   estimate.function = *module->getOps<mlir::func::FuncOp>().begin();
@@ -143,7 +143,7 @@ TEST(PipelineSearch, GivesASlowDeviceLess) {
   DeviceSpec &slow = machine.devices[1];
   slow.flopsPerSecond /= 3;
   slow.memoryBytesPerSecond /= 3;
-  slow.operatorSeconds *= 3;
+  slow.dispatchSeconds *= 3;
   // Of eight layers six and two: on the first device the time of six, on the second of two, three times.
   const PipelineForecast found = forecastOn(machine);
   EXPECT_NEAR(found.costs.stages[0].forward, found.costs.stages[1].forward, 1e-9);
@@ -174,7 +174,7 @@ TEST(PipelineSearch, RemembersForOtherMemory) {
   PipelineCache known;
   PipelineSearchRequest request;
   request.pipelines = {{1, 1}, {2, 1}, {4, 1}};
-  request.stagesOfRank = {1, 2};
+  request.stagesPerRank = {1, 2};
   request.batch = "batch";
   constexpr int64_t kLarge = 8 << 20, kMiddle = 4 << 20, kSmall = 2 << 20;
   for (const std::vector<int64_t> &memory : {std::vector<int64_t>{kLarge},
@@ -185,9 +185,9 @@ TEST(PipelineSearch, RemembersForOtherMemory) {
     request.machine = heterogeneousMachine();
     for (auto [index, device] : llvm::enumerate(request.machine.devices))
       device.memoryBytes = memory[std::min(index, memory.size() - 1)];
-    request.known = nullptr;
+    request.cache = nullptr;
     const std::vector<Estimate> fresh = searchPipelines(function, request);
-    request.known = &known;
+    request.cache = &known;
     const std::vector<Estimate> again = searchPipelines(function, request);
     ASSERT_EQ(fresh.size(), again.size());
     for (auto [one, other] : llvm::zip(fresh, again)) {

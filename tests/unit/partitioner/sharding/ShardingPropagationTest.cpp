@@ -1,7 +1,7 @@
 // Runs random functions operation by operation on the parts that a class gives to each rank, and compares
 // with the whole.
 #include "partitioner/sharding/ShardingPropagation.h"
-#include "ir/Interpret.h"
+#include "ir/IValueConversion.h"
 #include "ir/semantics/Shapes.h"
 #include "tests/unit/partitioner/ParseModule.h"
 #include "tests/unit/partitioner/RandomFunction.h"
@@ -67,38 +67,38 @@ public:
   void check(OperatorOp op);
   void checkReturn(func::ReturnOp op) {
     for (OpOperand &use : op->getOpOperands())
-      EXPECT_EQ(assignmentOf(use.get()) != nullptr, llvm::is_contained(split.outputs, &use));
+      EXPECT_EQ(labelledDimOf(use.get()) != nullptr, llvm::is_contained(split.outputs, &use));
   }
 
 private:
   struct Operand {
     OpOperand *use;
     /// Null where it is not split, or gathered.
-    const ShardAssignment *assignment;
+    const LabelledDim *labelledDim;
   };
 
-  const ShardAssignment *assignmentOf(TensorRef tensor) const {
+  const LabelledDim *labelledDimOf(TensorRef tensor) const {
     auto found = split.tensors.find(tensor);
     return found == split.tensors.end() ? nullptr : &found->second;
   }
-  const ShardAssignment *assignmentOf(Value value) const {
-    return assignmentOf(ShardingPropagation::tensorOf(value));
+  const LabelledDim *labelledDimOf(Value value) const {
+    return labelledDimOf(AnalyzedFunction::tensorOf(value));
   }
 
   at::Tensor part(const at::Tensor &tensor, unsigned dim, const Labels &labels, unsigned rank) const {
     EXPECT_EQ(int64_t(labels.size()), tensor.size(dim));
     std::vector<int64_t> kept;
     for (auto [position, label] : llvm::enumerate(labels))
-      if (label == ShardAssignment::kWhole || rankOf[label] == rank)
+      if (label == LabelledDim::kReplicated || rankOf[label] == rank)
         kept.push_back(position);
     return tensor.index_select(dim, at::tensor(kept, at::kLong));
   }
 
   std::vector<Operand> operandsOf(OperatorOp op) const;
-  std::optional<Labels> factorLabels(const DimensionRule &rule, ArrayRef<Operand> operands,
+  std::optional<Labels> factorLabels(const OpShardingRule &rule, ArrayRef<Operand> operands,
                                      unsigned factor) const;
   void checkPositions(OperatorOp op, const IndexMap &rule, ArrayRef<Operand> operands);
-  void checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Operand> operands);
+  void checkFactor(OperatorOp op, const OpShardingRule &rule, ArrayRef<Operand> operands);
   void checkSplitResult(Operation *op, unsigned item, unsigned dim, const Labels &labels) const;
   std::vector<at::Tensor> run(OperatorOp op, ArrayRef<at::Tensor> operands, ArrayRef<int64_t> sizes) const;
   std::vector<at::Tensor> wholeResults(OperatorOp op) const {
@@ -117,7 +117,7 @@ std::vector<SplitRun::Operand> SplitRun::operandsOf(OperatorOp op) const {
   std::vector<Operand> operands;
   auto add = [&](OpOperand &use) {
     bool isWhole = llvm::is_contained(split.gathers, &use);
-    operands.push_back({&use, isWhole ? nullptr : assignmentOf(use.get())});
+    operands.push_back({&use, isWhole ? nullptr : labelledDimOf(use.get())});
   };
   for (OpOperand &use : op->getOpOperands())
     if (auto list = use.get().getDefiningOp<ListOp>())
@@ -149,9 +149,9 @@ std::vector<at::Tensor> SplitRun::run(OperatorOp op, ArrayRef<at::Tensor> operan
 
 /// What the operator makes split along `dim` is split so in the class, or said to be moved.
 void SplitRun::checkSplitResult(Operation *op, unsigned item, unsigned dim, const Labels &labels) const {
-  if (llvm::all_of(labels, [](int32_t label) { return label == ShardAssignment::kWhole; }))
+  if (llvm::all_of(labels, [](int32_t label) { return label == LabelledDim::kReplicated; }))
     return;
-  auto *own = assignmentOf(TensorRef{op->getResult(0), item});
+  auto *own = labelledDimOf(TensorRef{op->getResult(0), item});
   bool isSame = own && own->dim == dim && own->labels == labels;
   bool isUnused = llvm::none_of(op->getResult(0).getUsers(), [&](Operation *user) {
     return !isa<UnpackOp>(user) || !user->getResult(item).use_empty();
@@ -161,13 +161,13 @@ void SplitRun::checkSplitResult(Operation *op, unsigned item, unsigned dim, cons
 }
 
 /// The labels of a factor's positions, where every split operand is split along it.
-std::optional<Labels> SplitRun::factorLabels(const DimensionRule &rule, ArrayRef<Operand> operands,
+std::optional<Labels> SplitRun::factorLabels(const OpShardingRule &rule, ArrayRef<Operand> operands,
                                              unsigned factor) const {
   Labels labels(rule.factors[factor].size, -2);
   for (auto [i, operand] : llvm::enumerate(operands)) {
-    if (!operand.assignment)
+    if (!operand.labelledDim)
       continue;
-    const DimensionRule::Dim &dim = rule.operands[i][operand.assignment->dim];
+    const OpShardingRule::Dim &dim = rule.operands[i][operand.labelledDim->dim];
     if (!llvm::is_contained(dim, factor))
       return std::nullopt;
     int64_t stride = 1;
@@ -176,7 +176,7 @@ std::optional<Labels> SplitRun::factorLabels(const DimensionRule &rule, ArrayRef
         break;
       stride *= rule.factors[inner].size;
     }
-    for (auto [position, label] : llvm::enumerate(operand.assignment->labels)) {
+    for (auto [position, label] : llvm::enumerate(operand.labelledDim->labels)) {
       int32_t &known = labels[position / stride % labels.size()];
       if (known != -2 && known != label)
         return std::nullopt;
@@ -187,8 +187,9 @@ std::optional<Labels> SplitRun::factorLabels(const DimensionRule &rule, ArrayRef
 }
 
 /// The dimension that a factor is part of, and the labels of its positions.
-std::optional<std::pair<unsigned, Labels>>
-spread(const DimensionRule &rule, ArrayRef<DimensionRule::Dim> dims, unsigned factor, const Labels &labels) {
+std::optional<std::pair<unsigned, Labels>> spread(const OpShardingRule &rule,
+                                                  ArrayRef<OpShardingRule::Dim> dims, unsigned factor,
+                                                  const Labels &labels) {
   for (auto [d, dim] : llvm::enumerate(dims)) {
     if (!llvm::is_contained(dim, factor))
       continue;
@@ -205,12 +206,12 @@ spread(const DimensionRule &rule, ArrayRef<DimensionRule::Dim> dims, unsigned fa
   return std::nullopt;
 }
 
-void SplitRun::checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Operand> operands) {
+void SplitRun::checkFactor(OperatorOp op, const OpShardingRule &rule, ArrayRef<Operand> operands) {
   std::optional<Labels> labels;
   unsigned factor = 0;
   auto isWanted = [&](unsigned candidate, const Labels &known) {
     auto result = spread(rule, rule.results[0], candidate, known);
-    auto *own = assignmentOf(TensorRef{op->getResult(0)});
+    auto *own = labelledDimOf(TensorRef{op->getResult(0)});
     return result && own && own->dim == result->first && own->labels == result->second;
   };
   // Where one label has all positions, several factors fit: the one that the class splits the result by.
@@ -223,7 +224,7 @@ void SplitRun::checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Op
   ASSERT_TRUE(labels.has_value()) << "the split operands have no factor in common";
   std::vector<at::Tensor> wanted = wholeResults(op), sums;
   auto result = spread(rule, rule.results[0], factor, *labels);
-  bool isSum = llvm::is_contained(split.sums, op->getResult(0));
+  bool isSum = llvm::is_contained(split.partialSums, op->getResult(0));
   for (unsigned rank = 0; rank < ranks; ++rank) {
     std::vector<at::Tensor> local;
     for (auto [i, operand] : llvm::enumerate(operands)) {
@@ -257,16 +258,16 @@ void SplitRun::checkPositions(OperatorOp op, const IndexMap &rule, ArrayRef<Oper
   std::vector<at::Tensor> wanted = wholeResults(op);
   std::vector<Labels> results, from;
   for (const Operand &operand : operands)
-    from.push_back(operand.assignment
-                       ? operand.assignment->labels
-                       : Labels(whole.tensorOf(operand.use->get()).size(rule.dim), ShardAssignment::kWhole));
+    from.push_back(operand.labelledDim
+                       ? operand.labelledDim->labels
+                       : Labels(whole.tensorOf(operand.use->get()).size(rule.dim), LabelledDim::kReplicated));
   for (unsigned item = 0; item < wanted.size(); ++item) {
-    auto *own = assignmentOf(TensorRef{op->getResult(0), item});
+    auto *own = labelledDimOf(TensorRef{op->getResult(0), item});
     Labels &labels = results.emplace_back();
     for (auto [position, source] : llvm::enumerate(rule.results[item])) {
       // What was gathered is cut as the result is.
       int32_t &label = from[source.operand][source.position];
-      if (!operands[source.operand].assignment && own && own->dim == rule.dim)
+      if (!operands[source.operand].labelledDim && own && own->dim == rule.dim)
         label = own->labels[position];
       labels.push_back(label);
     }
@@ -289,19 +290,19 @@ void SplitRun::checkPositions(OperatorOp op, const IndexMap &rule, ArrayRef<Oper
 
 void SplitRun::check(OperatorOp op) {
   std::vector<Operand> operands = operandsOf(op);
-  if (llvm::none_of(operands, [](const Operand &operand) { return operand.assignment; }))
+  if (llvm::none_of(operands, [](const Operand &operand) { return operand.labelledDim; }))
     return;
-  auto rule = dimensionRuleOf(op, whole.shapes);
+  auto rule = opShardingRuleOf(op, whole.shapes);
   auto positions = indexMapOf(op, whole.shapes);
   auto isAlong = [&](const Operand &operand) {
-    return operand.assignment && positions && operand.assignment->dim == positions->dim;
+    return operand.labelledDim && positions && operand.labelledDim->dim == positions->dim;
   };
   if (!llvm::any_of(operands, isAlong)) {
     ASSERT_TRUE(rule.has_value());
     return checkFactor(op, *rule, operands);
   }
   for (const Operand &operand : operands)
-    ASSERT_TRUE(!operand.assignment || isAlong(operand)) << "a split operand that is not gathered";
+    ASSERT_TRUE(!operand.labelledDim || isAlong(operand)) << "a split operand that is not gathered";
   checkPositions(op, *positions, operands);
 }
 
@@ -316,11 +317,11 @@ TEST(ShardingPropagationTest, OwesAllThatRandomFunctionsNeed) {
     ASSERT_TRUE(module);
     auto function = *module->getOps<func::FuncOp>().begin();
     WholeRun whole(function);
-    ShardingPropagation propagation(function);
+    AnalyzedFunction analyzed(function);
     for (auto param : function.getOps<ParamOp>())
       for (unsigned dim = 0; dim < cast<RankedTensorType>(param.getType()).getRank(); ++dim) {
         SCOPED_TRACE((param.getName() + " dim " + Twine(dim)).str());
-        ShardingGroup split = propagation.propagate({param}, dim);
+        ShardingGroup split = analyzed.propagate({param}, dim);
         SplitRun run(whole, split, dice, 2 + dice.below(2));
         for (auto op : function.getOps<OperatorOp>()) {
           SCOPED_TRACE(op.getName().str());
@@ -328,7 +329,7 @@ TEST(ShardingPropagationTest, OwesAllThatRandomFunctionsNeed) {
         }
         run.checkReturn(*function.getOps<func::ReturnOp>().begin());
         ASSERT_FALSE(HasFailure());
-        sums += split.sums.size(), added += split.addOnce.size(), gathers += split.gathers.size();
+        sums += split.partialSums.size(), added += split.addOnce.size(), gathers += split.gathers.size();
         reshards += split.reshards.size(), outputs += split.outputs.size();
         free +=
             split.count > 1 && split.tensors.size() > 2 && split.gathers.empty() && split.reshards.empty();

@@ -16,7 +16,7 @@ TEST(DataParallelGroup, HoldsWhatThePaperSays) {
   // Figure 1: 7.5 billion parameters on 64 ranks, K = 12.
   const int64_t psi = 7'500'000'000;
   const double gigabytes[] = {120, 31.4, 16.6, 1.9};
-  for (uint32_t zero = 0; zero <= kMaxZero; ++zero)
+  for (uint32_t zero = 0; zero <= kMaxZeroStage; ++zero)
     EXPECT_NEAR((DataParallelGroup{64, zero}.heldBytes(2 * psi, 2 * psi, 12 * psi)) / 1e9, gigabytes[zero],
                 0.05);
 }
@@ -32,8 +32,8 @@ TEST(DataParallelGroup, HoldsThePartsOfItsFormulas) {
       whole.gradientBytes = g;
       whole.optimizerBytes = k;
       const int64_t formulas[] = {w + g + k, w + g + k / n, w + (g + k) / n, (w + g + k) / n};
-      for (uint32_t zero = 0; zero <= kMaxZero; ++zero)
-        EXPECT_EQ((DataParallelGroup{uint32_t(n), zero}.partOf(whole).stateBytes), formulas[zero] + 5)
+      for (uint32_t zero = 0; zero <= kMaxZeroStage; ++zero)
+        EXPECT_EQ((DataParallelGroup{uint32_t(n), zero}.shardedCost(whole).stateBytes), formulas[zero] + 5)
             << n << " " << zero;
     }
 }
@@ -46,13 +46,13 @@ static TrainingStageCost stageOf(std::vector<int64_t> items) {
   stage.gradientBytes = stage.weightBytes;
   for (int64_t bytes : llvm::reverse(items))
     stage.buckets.push_back({bytes});
-  stage.itemBytes = std::move(items);
+  stage.layerBytes = std::move(items);
   return stage;
 }
 
 /// Forward and backward pass of one micro-batch that takes what `part` says, as simulate gives it.
-static RankForecast passesOf(const TrainingStageCost &part, bool isSplit = false) {
-  RankForecast rank;
+static RankSimulation passesOf(const TrainingStageCost &part, bool isSplit = false) {
+  RankSimulation rank;
   double now = 0;
   auto pass = [&](plan::ActionKind kind, double seconds) {
     TimedAction timed{{}, now, now + seconds};
@@ -76,10 +76,11 @@ TEST(DataParallelGroup, SendsWhatThePaperSays) {
     // Twice the bytes, of an all-reduce, or of a reduce-scatter and the all-gather after the update; half of
     // that more at 3.
     const double formulas[] = {2 * others, 2 * others, 2 * others, 3 * others};
-    for (uint32_t zero = 0; zero <= kMaxZero; ++zero) {
+    for (uint32_t zero = 0; zero <= kMaxZeroStage; ++zero) {
       const DataParallelGroup group{ranks, zero, kByteASecond};
-      const TrainingStageCost part = group.partOf(stage);
-      EXPECT_NEAR(group.whenSummed(passesOf(part), {part}) + group.gatherSeconds(stage.weightBytes),
+      const TrainingStageCost part = group.shardedCost(stage);
+      EXPECT_NEAR(group.gradientsReducedAt(passesOf(part), {part}) +
+                      group.allGatherSeconds(stage.weightBytes),
                   formulas[zero], 1e-9)
           << zero;
     }
@@ -96,13 +97,13 @@ TEST(DataParallelGroup, HidesSumsBehindTheBackwardPass) {
   stage.buckets = {{1, 8, 4}, {3, 4, 2}, {2, 0, 0}};
   const DataParallelGroup group{2, 0, kByteASecond};
   // In one go, gradients of layers are there at 11, 17 and 23, and summed at 12, 20 and 25.
-  EXPECT_DOUBLE_EQ(group.whenSummed(passesOf(stage), {stage}), 25);
+  EXPECT_DOUBLE_EQ(group.gradientsReducedAt(passesOf(stage), {stage}), 25);
   // Apart, at 19, 21 and 23: at 20, 24 and 26.
-  EXPECT_DOUBLE_EQ(group.whenSummed(passesOf(stage, /*isSplit=*/true), {stage}), 26);
+  EXPECT_DOUBLE_EQ(group.gradientsReducedAt(passesOf(stage, /*isSplit=*/true), {stage}), 26);
   // One rank has nothing to sum, nor do ranks whose weights are not trained.
-  EXPECT_DOUBLE_EQ((DataParallelGroup{1, 0, kByteASecond}.whenSummed(passesOf(stage), {stage})), 23);
+  EXPECT_DOUBLE_EQ((DataParallelGroup{1, 0, kByteASecond}.gradientsReducedAt(passesOf(stage), {stage})), 23);
   stage.buckets.clear();
-  EXPECT_DOUBLE_EQ(group.whenSummed(passesOf(stage), {stage}), 23);
+  EXPECT_DOUBLE_EQ(group.gradientsReducedAt(passesOf(stage), {stage}), 23);
 }
 
 TEST(DataParallelGroup, SumsAreNeverBeforeTheyCanBe) {
@@ -127,7 +128,7 @@ TEST(DataParallelGroup, SumsAreNeverBeforeTheyCanBe) {
       const DataParallelGroup group{4, zero, kByteASecond};
       const double sums = bytes * 3 / 4 * (zero ? 1 : 2),
                    last = double(stage.buckets.back().bytes) * 3 / 4 * (zero ? 1 : 2);
-      const double found = group.whenSummed(passesOf(stage), {stage});
+      const double found = group.gradientsReducedAt(passesOf(stage), {stage});
       EXPECT_GE(found, std::max(all + last, stage.forward + sums) - 1e-9);
       EXPECT_LE(found, all + sums + 1e-9);
       EXPECT_TRUE(zero == 0 || found <= before + 1e-9);
@@ -143,7 +144,7 @@ TEST(DataParallelGroup, GathersWhileItComputes) {
   stage.forward = 30;
   stage.inputGradient = 100;
   stage.weightGradient = 20;
-  TrainingStageCost part = group.partOf(stage);
+  TrainingStageCost part = group.shardedCost(stage);
   EXPECT_DOUBLE_EQ(part.forward, 5 + 45);
   EXPECT_DOUBLE_EQ(part.inputGradient, 20 + 100);
   // Sums of all but the first item's gradients, which come last.
@@ -151,8 +152,8 @@ TEST(DataParallelGroup, GathersWhileItComputes) {
   // The two largest neighbours' weights, and a bucket.
   EXPECT_EQ(part.bufferBytes, 70 + 40);
   stage.weightGradient = 60;
-  EXPECT_DOUBLE_EQ(group.partOf(stage).weightGradient, 60);
+  EXPECT_DOUBLE_EQ(group.shardedCost(stage).weightGradient, 60);
   stage.update = 8;
-  EXPECT_DOUBLE_EQ(group.partOf(stage).update, 4);
-  EXPECT_DOUBLE_EQ((DataParallelGroup{2, 0, kByteASecond}.partOf(stage).update), 8);
+  EXPECT_DOUBLE_EQ(group.shardedCost(stage).update, 4);
+  EXPECT_DOUBLE_EQ((DataParallelGroup{2, 0, kByteASecond}.shardedCost(stage).update), 8);
 }

@@ -75,7 +75,7 @@ static std::string messageOf(llvm::Error error) {
 
 TEST(Gpipe, SendsMicrobatchesOneBehindTheOther) {
   const plan::Schedule schedule =
-      gpipe({.signature = 3, .stages = 2, .ranks = 2, .microbatches = 2, .transfers = chain(2)});
+      gpipe({.signature = 3, .stages = 2, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(2)});
   EXPECT_EQ(schedule.signature, 3u);
   EXPECT_EQ(schedule.name, "gpipe");
   EXPECT_EQ(schedule.microbatches, 2u);
@@ -88,14 +88,15 @@ TEST(Gpipe, SendsMicrobatchesOneBehindTheOther) {
 
 TEST(Gpipe, OrdersPeersByStage) {
   const std::vector<plan::Transfer> transfers = {{1, 2, {0}, {0}}, {0, 2, {0}, {0}}, {0, 1, {0}, {0}}};
-  const plan::Schedule schedule = gpipe({.stages = 3, .ranks = 3, .transfers = transfers});
+  const plan::Schedule schedule = gpipe({.stages = 3, .pipelineRanks = 3, .transfers = transfers});
   EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "S0.0>2"}));
   EXPECT_EQ(actionsOf(schedule, 1), (std::vector<std::string>{"R1.0<0", "F1.0", "S1.0>2"}));
   EXPECT_EQ(actionsOf(schedule, 2), (std::vector<std::string>{"R2.0<0", "R2.0<1", "F2.0"}));
 }
 
 TEST(Gpipe, InterleavesStagesOfARank) {
-  const plan::Schedule schedule = gpipe({.stages = 4, .ranks = 2, .microbatches = 2, .transfers = chain(4)});
+  const plan::Schedule schedule =
+      gpipe({.stages = 4, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(4)});
   EXPECT_EQ(schedule.name, "interleaved");
   EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "F0.1", "R2.0<1", "S0.1>1",
                                                               "F2.0", "S2.0>3", "R2.1<1", "F2.1", "S2.1>3"}));
@@ -106,9 +107,9 @@ TEST(Gpipe, RunsOneStageAlone) {
 }
 
 TEST(Gpipe, TensorRanksActAlike) {
-  Pipeline pipeline{.stages = 2, .ranks = 2, .microbatches = 3, .transfers = chain(2)};
+  Pipeline pipeline{.stages = 2, .pipelineRanks = 2, .microbatches = 3, .transfers = chain(2)};
   const plan::Schedule alone = gpipe(pipeline);
-  pipeline.width = 3;
+  pipeline.ranksPerDeviceGroup = 3;
   const plan::Schedule schedule = gpipe(pipeline);
   ASSERT_EQ(schedule.ranks.size(), 6u);
   for (uint32_t rank = 0; rank < 6; ++rank) {
@@ -135,25 +136,26 @@ TEST(Gpipe, NeverDeadlocks) {
 
 //===- Training -----------------------------------------------------------===//
 
-static constexpr TrainingKind kKinds[] = {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward,
-                                          TrainingKind::Interleaved, TrainingKind::ZeroBubbleH1};
+static constexpr TrainingSchedule kKinds[] = {TrainingSchedule::Gpipe,
+                                              TrainingSchedule::OneForwardOneBackward,
+                                              TrainingSchedule::Interleaved, TrainingSchedule::ZeroBubbleH1};
 
-static bool takesSeveralStages(TrainingKind kind) {
-  return kind == TrainingKind::Gpipe || kind == TrainingKind::Interleaved;
+static bool takesSeveralStages(TrainingSchedule kind) {
+  return kind == TrainingSchedule::Gpipe || kind == TrainingSchedule::Interleaved;
 }
 
 /// One after the other, transfers left out.
-static std::string passesOf(TrainingKind kind, const Pipeline &pipeline, uint32_t rank) {
+static std::string passesOf(TrainingSchedule kind, const Pipeline &pipeline, uint32_t rank) {
   std::string passes;
-  for (const std::string &action : actionsOf(llvm::cantFail(trainingSchedule(kind, pipeline)), rank))
+  for (const std::string &action : actionsOf(llvm::cantFail(makeTrainingSchedule(kind, pipeline)), rank))
     if (action[0] != 'S' && action[0] != 'R')
       passes += (passes.empty() ? "" : " ") + action;
   return passes;
 }
 
 TEST(Training, GpipeGoesForwardFirst) {
-  const Pipeline pipeline{.stages = 2, .ranks = 2, .microbatches = 2, .transfers = chain(2)};
-  const plan::Schedule schedule = llvm::cantFail(trainingSchedule(TrainingKind::Gpipe, pipeline));
+  const Pipeline pipeline{.stages = 2, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(2)};
+  const plan::Schedule schedule = llvm::cantFail(makeTrainingSchedule(TrainingSchedule::Gpipe, pipeline));
   EXPECT_EQ(schedule.name, "gpipe");
   EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1",
                                                               "B0.0", "W0.0", "R0.1<1", "B0.1", "W0.1"}));
@@ -162,8 +164,8 @@ TEST(Training, GpipeGoesForwardFirst) {
 }
 
 TEST(Training, OneForwardOneBackwardByTurns) {
-  const Pipeline pipeline{.stages = 3, .ranks = 3, .microbatches = 4, .transfers = chain(3)};
-  const TrainingKind kind = TrainingKind::OneForwardOneBackward;
+  const Pipeline pipeline{.stages = 3, .pipelineRanks = 3, .microbatches = 4, .transfers = chain(3)};
+  const TrainingSchedule kind = TrainingSchedule::OneForwardOneBackward;
   EXPECT_EQ(passesOf(kind, pipeline, 0), "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 B0.2 W0.2 B0.3 W0.3");
   EXPECT_EQ(passesOf(kind, pipeline, 1), "F1.0 F1.1 B1.0 W1.0 F1.2 B1.1 W1.1 F1.3 B1.2 W1.2 B1.3 W1.3");
   EXPECT_EQ(passesOf(kind, pipeline, 2), "F2.0 B2.0 W2.0 F2.1 B2.1 W2.1 F2.2 B2.2 W2.2 F2.3 B2.3 W2.3");
@@ -171,8 +173,8 @@ TEST(Training, OneForwardOneBackwardByTurns) {
 
 // Megatron's schedule of virtual pipeline stages: get_forward_backward_func with 2 ranks, 2 chunks.
 TEST(Training, InterleavesInGroupsOfRanks) {
-  Pipeline pipeline{.stages = 4, .ranks = 2, .microbatches = 4, .transfers = chain(4)};
-  const TrainingKind kind = TrainingKind::Interleaved;
+  Pipeline pipeline{.stages = 4, .pipelineRanks = 2, .microbatches = 4, .transfers = chain(4)};
+  const TrainingSchedule kind = TrainingSchedule::Interleaved;
   EXPECT_EQ(passesOf(kind, pipeline, 0),
             "F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 W2.0 F0.3 B2.1 W2.1 F2.2 B0.0 W0.0 F2.3 B0.1 W0.1 "
             "B2.2 W2.2 B2.3 W2.3 B0.2 W0.2 B0.3 W0.3");
@@ -187,17 +189,17 @@ TEST(Training, InterleavesInGroupsOfRanks) {
 }
 
 TEST(Training, ZeroBubbleDelaysWeights) {
-  const Pipeline pipeline{.stages = 2, .ranks = 2, .microbatches = 3, .transfers = chain(2)};
-  const TrainingKind kind = TrainingKind::ZeroBubbleH1;
+  const Pipeline pipeline{.stages = 2, .pipelineRanks = 2, .microbatches = 3, .transfers = chain(2)};
+  const TrainingSchedule kind = TrainingSchedule::ZeroBubbleH1;
   EXPECT_EQ(passesOf(kind, pipeline, 0), "F0.0 F0.1 B0.0 W0.0 F0.2 B0.1 W0.1 B0.2 W0.2");
   EXPECT_EQ(passesOf(kind, pipeline, 1), "F1.0 B1.0 F1.1 B1.1 W1.0 F1.2 B1.2 W1.1 W1.2");
 }
 
 TEST(Training, RefusesSeveralStagesOfARankWhereItMustBeOne) {
-  const Pipeline pipeline{.stages = 4, .ranks = 2, .microbatches = 2, .transfers = chain(4)};
-  EXPECT_EQ(messageOf(trainingSchedule(TrainingKind::OneForwardOneBackward, pipeline).takeError()),
+  const Pipeline pipeline{.stages = 4, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(4)};
+  EXPECT_EQ(messageOf(makeTrainingSchedule(TrainingSchedule::OneForwardOneBackward, pipeline).takeError()),
             "schedule 1f1b: found 4 stages on 2 ranks, expected one a rank; use interleaved");
-  EXPECT_EQ(messageOf(trainingSchedule(TrainingKind::ZeroBubbleH1, pipeline).takeError()),
+  EXPECT_EQ(messageOf(makeTrainingSchedule(TrainingSchedule::ZeroBubbleH1, pipeline).takeError()),
             "schedule zb-h1: found 4 stages on 2 ranks, expected one a rank; use interleaved");
 }
 
@@ -206,13 +208,14 @@ TEST(Training, NeverDeadlocks) {
     for (uint32_t chunks = 1; chunks <= 4; ++chunks) {
       const plan::Plan plan = chainPlan(chunks * ranks, ranks);
       for (uint32_t microbatches = 1; microbatches <= 16; ++microbatches)
-        for (TrainingKind kind : kKinds)
-          if (chunks == 1 || takesSeveralStages(kind)) {
+        for (TrainingSchedule schedule : kKinds)
+          if (chunks == 1 || takesSeveralStages(schedule)) {
             const Pipeline pipeline{0, chunks * ranks, ranks, microbatches, chain(chunks * ranks)};
-            EXPECT_EQ(messageOf(plan::checkSchedule(plan, llvm::cantFail(trainingSchedule(kind, pipeline)))),
+            EXPECT_EQ(messageOf(plan::checkSchedule(
+                          plan, llvm::cantFail(makeTrainingSchedule(schedule, pipeline)))),
                       "no error")
-                << nameOf(kind).str() << " of " << microbatches << " on " << ranks << " ranks with " << chunks
-                << " stages each";
+                << nameOf(schedule).str() << " of " << microbatches << " on " << ranks << " ranks with "
+                << chunks << " stages each";
           }
     }
 }
@@ -220,13 +223,13 @@ TEST(Training, NeverDeadlocks) {
 TEST(Training, NeverDeadlocksWhateverStagesExchange) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     Dice dice(seed);
-    const TrainingKind kind = kKinds[dice.below(4)];
+    const TrainingSchedule kind = kKinds[dice.below(4)];
     SCOPED_TRACE(nameOf(kind).str() + ", seed " + std::to_string(seed));
     const uint32_t ranks = 1 + dice.below(6), microbatches = 1 + dice.below(9);
     const uint32_t stages = takesSeveralStages(kind) ? ranks + dice.below(9) : ranks;
     const plan::Plan plan = randomPlan(dice, stages, ranks);
     const Pipeline pipeline{0, stages, ranks, microbatches, plan::transfers(plan, 0)};
-    EXPECT_EQ(messageOf(plan::checkSchedule(plan, llvm::cantFail(trainingSchedule(kind, pipeline)))),
+    EXPECT_EQ(messageOf(plan::checkSchedule(plan, llvm::cantFail(makeTrainingSchedule(kind, pipeline)))),
               "no error");
   }
 }

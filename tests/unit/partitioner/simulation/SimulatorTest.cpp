@@ -11,15 +11,16 @@
 
 using namespace cleave;
 
-static Forecast forecastOf(TrainingKind kind, const Shape &shape, const Times &times, bool overlaps = true) {
+static SimulationResult simulationOf(TrainingSchedule kind, const Shape &shape, const Times &times,
+                                     bool overlaps = true) {
   PipelineCosts costs = costsOf(std::vector(shape.p * shape.v, times));
   costs.overlapsTransfers = overlaps;
   return llvm::cantFail(simulate(scheduleOf(kind, shape), costs));
 }
 
-static void expectBubble(const Forecast &forecast, double seconds) {
-  for (uint32_t rank = 0; rank < forecast.ranks.size(); ++rank)
-    EXPECT_NEAR(forecast.bubbleSeconds(rank), seconds, 1e-9) << "rank " << rank;
+static void expectBubble(const SimulationResult &simulation, double seconds) {
+  for (uint32_t rank = 0; rank < simulation.ranks.size(); ++rank)
+    EXPECT_NEAR(simulation.bubbleSeconds(rank), seconds, 1e-9) << "rank " << rank;
 }
 
 /// Calls `check` for shapes of `v` stages a rank, each with times of its own.
@@ -41,10 +42,10 @@ template <typename Check> static void sweep(uint32_t v, Check check) {
 TEST(SimulatorFormulas, Gpipe) {
   sweep(1, [](const Shape &shape, const Times &times) {
     for (bool overlaps : {true, false}) {
-      const Forecast forecast = forecastOf(TrainingKind::Gpipe, shape, times, overlaps);
-      expectBubble(forecast, (shape.p - 1) * (times.f + times.b()));
-      for (const RankForecast &rank : forecast.ranks)
-        EXPECT_EQ(rank.peakActivations, shape.m);
+      const SimulationResult simulation = simulationOf(TrainingSchedule::Gpipe, shape, times, overlaps);
+      expectBubble(simulation, (shape.p - 1) * (times.f + times.b()));
+      for (const RankSimulation &rank : simulation.ranks)
+        EXPECT_EQ(rank.peakInFlight, shape.m);
     }
   });
 }
@@ -52,10 +53,11 @@ TEST(SimulatorFormulas, Gpipe) {
 TEST(SimulatorFormulas, OneForwardOneBackward) {
   sweep(1, [](const Shape &shape, const Times &times) {
     for (bool overlaps : {true, false}) {
-      const Forecast forecast = forecastOf(TrainingKind::OneForwardOneBackward, shape, times, overlaps);
-      expectBubble(forecast, (shape.p - 1) * (times.f + times.b()));
+      const SimulationResult simulation =
+          simulationOf(TrainingSchedule::OneForwardOneBackward, shape, times, overlaps);
+      expectBubble(simulation, (shape.p - 1) * (times.f + times.b()));
       for (uint32_t rank = 0; rank < shape.p; ++rank)
-        EXPECT_EQ(forecast.ranks[rank].peakActivations, std::min(shape.p - rank, shape.m));
+        EXPECT_EQ(simulation.ranks[rank].peakInFlight, std::min(shape.p - rank, shape.m));
     }
   });
 }
@@ -63,19 +65,20 @@ TEST(SimulatorFormulas, OneForwardOneBackward) {
 TEST(SimulatorFormulas, Interleaved) {
   for (uint32_t v = 1; v <= 4; ++v)
     sweep(v, [&](const Shape &shape, const Times &times) {
-      const Forecast forecast = forecastOf(TrainingKind::Interleaved, shape, times);
+      const SimulationResult simulation = simulationOf(TrainingSchedule::Interleaved, shape, times);
       const Shape full{shape.p, v, (shape.m + shape.p - 1) / shape.p * shape.p};
       // Of a stage, which is one of v that share what a rank does for a micro-batch.
       if (shape.m == full.m)
-        expectBubble(forecast, (shape.p - 1) * (times.f + times.b()));
+        expectBubble(simulation, (shape.p - 1) * (times.f + times.b()));
       else
-        EXPECT_LE(forecast.seconds, forecastOf(TrainingKind::Interleaved, full, times).seconds + 1e-9);
+        EXPECT_LE(simulation.seconds,
+                  simulationOf(TrainingSchedule::Interleaved, full, times).seconds + 1e-9);
       for (uint32_t rank = 0; rank < shape.p; ++rank) {
         const uint32_t most = std::min(shape.m * v, (v - 1) * shape.p + 2 * (shape.p - 1 - rank) + 1);
         if (shape.m == full.m)
-          EXPECT_EQ(forecast.ranks[rank].peakActivations, most);
+          EXPECT_EQ(simulation.ranks[rank].peakInFlight, most);
         else
-          EXPECT_LE(forecast.ranks[rank].peakActivations, most);
+          EXPECT_LE(simulation.ranks[rank].peakInFlight, most);
       }
     });
 }
@@ -86,15 +89,15 @@ TEST(SimulatorFormulas, ZeroBubble) {
     auto bubble = [&] {
       return (shape.p - 1) * (times.f + times.x) - (std::min(shape.m, shape.p) - 1) * times.w;
     };
-    EXPECT_GE(forecastOf(TrainingKind::ZeroBubbleH1, shape, times).bubbleSeconds(0), bubble() - 1e-9);
+    EXPECT_GE(simulationOf(TrainingSchedule::ZeroBubbleH1, shape, times).bubbleSeconds(0), bubble() - 1e-9);
     times.w = std::min({times.f, times.x, times.w});
-    const Forecast forecast = forecastOf(TrainingKind::ZeroBubbleH1, shape, times);
-    expectBubble(forecast, bubble());
-    for (const RankForecast &rank : forecast.ranks)
-      EXPECT_EQ(rank.peakActivations, std::min(shape.p, shape.m));
-    // Where sends wait, times other than those that the table is laid out with cost more.
+    const SimulationResult simulation = simulationOf(TrainingSchedule::ZeroBubbleH1, shape, times);
+    expectBubble(simulation, bubble());
+    for (const RankSimulation &rank : simulation.ranks)
+      EXPECT_EQ(rank.peakInFlight, std::min(shape.p, shape.m));
+    // Where sends wait, times other than those that the schedule is laid out with cost more.
     times = {times.f, times.f, times.f};
-    expectBubble(forecastOf(TrainingKind::ZeroBubbleH1, shape, times, /*overlaps=*/false), bubble());
+    expectBubble(simulationOf(TrainingSchedule::ZeroBubbleH1, shape, times, /*overlaps=*/false), bubble());
   });
 }
 
@@ -118,8 +121,8 @@ TEST(SimulatorFormulas, UnequalStagesForward) {
     PipelineCosts costs = costsOf(stages);
     for (bool overlaps : {true, false}) {
       costs.overlapsTransfers = overlaps;
-      const Forecast forecast = llvm::cantFail(simulate(gpipe(pipelineOf(shape)), costs));
-      EXPECT_NEAR(forecast.seconds, chainSeconds(stages, shape.m, [](auto &each) { return each.f; }), 1e-9);
+      const SimulationResult simulation = llvm::cantFail(simulate(gpipe(pipelineOf(shape)), costs));
+      EXPECT_NEAR(simulation.seconds, chainSeconds(stages, shape.m, [](auto &each) { return each.f; }), 1e-9);
     }
   }
 }
@@ -130,21 +133,21 @@ TEST(SimulatorFormulas, UnequalStagesForwardAndBackward) {
     Dice dice(seed);
     const Shape shape{1 + dice.below(8), 1, 1 + dice.below(16)};
     const std::vector<Times> stages = drawStages(dice, shape.p);
-    const Forecast forecast =
-        llvm::cantFail(simulate(scheduleOf(TrainingKind::Gpipe, shape), costsOf(stages)));
+    const SimulationResult simulation =
+        llvm::cantFail(simulate(scheduleOf(TrainingSchedule::Gpipe, shape), costsOf(stages)));
     const double forward = chainSeconds(stages, shape.m, [](auto &each) { return each.f; }),
                  backward = chainSeconds(stages, shape.m, [](auto &each) { return each.b(); });
-    EXPECT_NEAR(forecast.seconds, forward + backward, 1e-9);
+    EXPECT_NEAR(simulation.seconds, forward + backward, 1e-9);
     // A stage need not be slowest in both, and then forward and backward passes fill each other's waits.
-    const Forecast alternating =
-        llvm::cantFail(simulate(scheduleOf(TrainingKind::OneForwardOneBackward, shape), costsOf(stages)));
+    const SimulationResult alternating =
+        llvm::cantFail(simulate(scheduleOf(TrainingSchedule::OneForwardOneBackward, shape), costsOf(stages)));
     EXPECT_LE(alternating.seconds, forward + backward + 1e-9);
   }
 }
 
-//===- What holds of every table ------------------------------------------===//
+//===- What holds of every schedule ---------------------------------------===//
 
-static double passSecondsOf(const RankForecast &rank) {
+static double passSecondsOf(const RankSimulation &rank) {
   double seconds = 0;
   for (const TimedAction &timed : rank.timeline)
     if (timed.action.kind <= plan::ActionKind::BackwardWeight)
@@ -152,19 +155,20 @@ static double passSecondsOf(const RankForecast &rank) {
   return seconds;
 }
 
-/// Its ranks do what the table says, in its order, and one thing at a time: passes, where transfers overlap,
-/// else all.
-static void expectTimelineOf(const plan::Schedule &schedule, const Forecast &forecast, bool overlaps) {
-  ASSERT_EQ(forecast.ranks.size(), schedule.ranks.size());
+/// Its ranks do what the schedule says, in its order, and one thing at a time: passes, where transfers
+/// overlap, else all.
+static void expectTimelineOf(const plan::Schedule &schedule, const SimulationResult &simulation,
+                             bool overlaps) {
+  ASSERT_EQ(simulation.ranks.size(), schedule.ranks.size());
   for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    const RankForecast &found = forecast.ranks[rank];
+    const RankSimulation &found = simulation.ranks[rank];
     ASSERT_EQ(found.timeline.size(), schedule.ranks[rank]->actions.size());
     double end = 0;
     for (uint32_t i = 0; i < found.timeline.size(); ++i) {
       const TimedAction &timed = found.timeline[i];
       EXPECT_EQ(plan::toString(timed.action), plan::toString(*schedule.ranks[rank]->actions[i]));
       EXPECT_LE(timed.begin, timed.end);
-      EXPECT_LE(timed.end, forecast.seconds);
+      EXPECT_LE(timed.end, simulation.seconds);
       if (overlaps && timed.action.kind > plan::ActionKind::BackwardWeight)
         continue;
       EXPECT_GE(timed.begin, end);
@@ -172,18 +176,18 @@ static void expectTimelineOf(const plan::Schedule &schedule, const Forecast &for
     }
     EXPECT_NEAR(found.busySeconds, passSecondsOf(found), 1e-9);
     // What came has gone.
-    EXPECT_EQ(found.live.back().activations, 0u);
+    EXPECT_EQ(found.live.back().inFlight, 0u);
     EXPECT_EQ(found.live.back().bytes, 0);
   }
 }
 
 TEST(Simulator, KeepsToTheTable) {
-  constexpr TrainingKind kinds[] = {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward,
-                                    TrainingKind::Interleaved, TrainingKind::ZeroBubbleH1};
+  constexpr TrainingSchedule kinds[] = {TrainingSchedule::Gpipe, TrainingSchedule::OneForwardOneBackward,
+                                        TrainingSchedule::Interleaved, TrainingSchedule::ZeroBubbleH1};
   for (uint32_t seed = 0; seed < 200; ++seed) {
     Dice dice(seed);
-    const TrainingKind kind = kinds[dice.below(4)];
-    const Shape shape{1 + dice.below(6), kind == TrainingKind::Interleaved ? 1 + dice.below(3) : 1,
+    const TrainingSchedule kind = kinds[dice.below(4)];
+    const Shape shape{1 + dice.below(6), kind == TrainingSchedule::Interleaved ? 1 + dice.below(3) : 1,
                       1 + dice.below(9)};
     SCOPED_TRACE(nameOf(kind).str() + ": " + textOf(shape) + ", seed " + std::to_string(seed));
     PipelineCosts costs = costsOf(drawStages(dice, shape.p * shape.v));
@@ -194,9 +198,9 @@ TEST(Simulator, KeepsToTheTable) {
     double seconds[2];
     for (bool overlaps : {true, false}) {
       costs.overlapsTransfers = overlaps;
-      const Forecast forecast = llvm::cantFail(simulate(schedule, costs));
-      expectTimelineOf(schedule, forecast, overlaps);
-      seconds[overlaps] = forecast.seconds;
+      const SimulationResult simulation = llvm::cantFail(simulate(schedule, costs));
+      expectTimelineOf(schedule, simulation, overlaps);
+      seconds[overlaps] = simulation.seconds;
     }
     EXPECT_LE(seconds[true], seconds[false] + 1e-9);
   }
@@ -204,9 +208,9 @@ TEST(Simulator, KeepsToTheTable) {
 
 //===- Transfers ----------------------------------------------------------===//
 
-static std::vector<std::string> timelineOf(const Forecast &forecast, uint32_t rank) {
+static std::vector<std::string> timelineOf(const SimulationResult &simulation, uint32_t rank) {
   std::vector<std::string> lines;
-  for (const TimedAction &timed : forecast.ranks[rank].timeline)
+  for (const TimedAction &timed : simulation.ranks[rank].timeline)
     lines.push_back(llvm::formatv("{0} {1}-{2}", plan::toString(timed.action), timed.begin, timed.end));
   return lines;
 }
@@ -214,32 +218,33 @@ static std::vector<std::string> timelineOf(const Forecast &forecast, uint32_t ra
 using Lines = std::vector<std::string>;
 
 TEST(Simulator, SendsWaitForReceives) {
-  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false)));
-  EXPECT_EQ(timelineOf(forecast, 0),
+  const SimulationResult simulation =
+      llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false)));
+  EXPECT_EQ(timelineOf(simulation, 0),
             (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.50", "F0.1 2.50-3.50", "S0.1>1 3.50-6.00"}));
-  EXPECT_EQ(timelineOf(forecast, 1),
+  EXPECT_EQ(timelineOf(simulation, 1),
             (Lines{"R1.0<0 0.00-2.50", "F1.0 2.50-4.50", "R1.1<0 4.50-6.00", "F1.1 6.00-8.00"}));
-  EXPECT_EQ(forecast.seconds, 8);
-  EXPECT_EQ(forecast.bubbleSeconds(0), 6);
-  EXPECT_EQ(forecast.bubbleSeconds(1), 4);
+  EXPECT_EQ(simulation.seconds, 8);
+  EXPECT_EQ(simulation.bubbleSeconds(0), 6);
+  EXPECT_EQ(simulation.bubbleSeconds(1), 4);
 }
 
 TEST(Simulator, TransfersOverlap) {
-  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 3})), twoStages(true)));
-  EXPECT_EQ(timelineOf(forecast, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.50", "F0.1 1.00-2.00",
-                                            "S0.1>1 2.00-3.50", "F0.2 2.00-3.00", "S0.2>1 3.00-4.50"}));
-  EXPECT_EQ(timelineOf(forecast, 1), (Lines{"R1.0<0 0.00-2.50", "F1.0 2.50-4.50", "R1.1<0 4.50-4.50",
-                                            "F1.1 4.50-6.50", "R1.2<0 6.50-6.50", "F1.2 6.50-8.50"}));
+  const SimulationResult simulation = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 3})), twoStages(true)));
+  EXPECT_EQ(timelineOf(simulation, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.50", "F0.1 1.00-2.00",
+                                              "S0.1>1 2.00-3.50", "F0.2 2.00-3.00", "S0.2>1 3.00-4.50"}));
+  EXPECT_EQ(timelineOf(simulation, 1), (Lines{"R1.0<0 0.00-2.50", "F1.0 2.50-4.50", "R1.1<0 4.50-4.50",
+                                              "F1.1 4.50-6.50", "R1.2<0 6.50-6.50", "F1.2 6.50-8.50"}));
 }
 
 TEST(Simulator, MessagesShareALink) {
   PipelineCosts costs = twoStages(true);
   // Two seconds a message, the sender makes one a second.
   costs.linkOverrides[{0, 1}] = {0.5, 3};
-  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 3})), costs));
-  EXPECT_EQ(timelineOf(forecast, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-3.50", "F0.1 1.00-2.00",
-                                            "S0.1>1 3.00-5.50", "F0.2 2.00-3.00", "S0.2>1 5.00-7.50"}));
-  EXPECT_EQ(forecast.seconds, 9.5);
+  const SimulationResult simulation = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 3})), costs));
+  EXPECT_EQ(timelineOf(simulation, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-3.50", "F0.1 1.00-2.00",
+                                              "S0.1>1 3.00-5.50", "F0.2 2.00-3.00", "S0.2>1 5.00-7.50"}));
+  EXPECT_EQ(simulation.seconds, 9.5);
 }
 
 TEST(Simulator, LinksAreOfADirection) {
@@ -247,36 +252,36 @@ TEST(Simulator, LinksAreOfADirection) {
   costs.transfers[0].bytes = 6;
   costs.link = {0, 6};
   costs.linkOverrides[{1, 0}] = {7, 6};
-  const Forecast forecast =
-      llvm::cantFail(simulate(scheduleOf(TrainingKind::OneForwardOneBackward, {2, 1, 1}), costs));
-  EXPECT_EQ(timelineOf(forecast, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.00", "R0.0<1 1.00-13.00",
-                                            "B0.0 13.00-14.00", "W0.0 14.00-15.00"}));
+  const SimulationResult simulation =
+      llvm::cantFail(simulate(scheduleOf(TrainingSchedule::OneForwardOneBackward, {2, 1, 1}), costs));
+  EXPECT_EQ(timelineOf(simulation, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.00", "R0.0<1 1.00-13.00",
+                                              "B0.0 13.00-14.00", "W0.0 14.00-15.00"}));
 }
 
 TEST(Simulator, TensorRanksActAlike) {
   Pipeline pipeline = pipelineOf({2, 1, 2});
-  pipeline.width = 2;
+  pipeline.ranksPerDeviceGroup = 2;
   PipelineCosts costs = twoStages(false);
   costs.ranksPerDeviceGroup = 2;
-  const Forecast alone = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false))),
-                 alike = llvm::cantFail(simulate(gpipe(pipeline), costs));
+  const SimulationResult alone = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false))),
+                         alike = llvm::cantFail(simulate(gpipe(pipeline), costs));
   ASSERT_EQ(alike.ranks.size(), 4u);
   for (uint32_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(timelineOf(alike, rank), timelineOf(alone, rank / 2));
     EXPECT_EQ(alike.bubbleSeconds(rank), alone.bubbleSeconds(rank / 2));
   }
   costs.linkOverrides[{1, 3}] = {0.5, 3};
-  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs));
-  EXPECT_EQ(timelineOf(forecast, 2).front(), "R1.0<0 0.00-2.50");
-  EXPECT_EQ(timelineOf(forecast, 3).front(), "R1.0<0 0.00-3.50");
+  const SimulationResult simulation = llvm::cantFail(simulate(gpipe(pipeline), costs));
+  EXPECT_EQ(timelineOf(simulation, 2).front(), "R1.0<0 0.00-2.50");
+  EXPECT_EQ(timelineOf(simulation, 3).front(), "R1.0<0 0.00-3.50");
   for (uint32_t rank : {2, 3})
-    EXPECT_EQ(timelineOf(forecast, rank)[1], "F1.0 3.50-5.50");
+    EXPECT_EQ(timelineOf(simulation, rank)[1], "F1.0 3.50-5.50");
 }
 
 /// Each of them has another slow link, behind each other.
 TEST(Simulator, TensorRanksWaitForEachOther) {
   Pipeline pipeline = pipelineOf({3, 1, 1});
-  pipeline.width = 2;
+  pipeline.ranksPerDeviceGroup = 2;
   for (bool overlaps : {false, true}) {
     SCOPED_TRACE(overlaps);
     PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
@@ -290,10 +295,10 @@ TEST(Simulator, TensorRanksWaitForEachOther) {
 /// They do not, and may have less to do.
 TEST(Simulator, DataRanksGoOnByThemselves) {
   Pipeline pipeline = pipelineOf({3, 1, 1});
-  pipeline.width = 2;
+  pipeline.ranksPerDeviceGroup = 2;
   PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
   costs.ranksPerDeviceGroup = 2;
-  costs.groupSize = 1;
+  costs.tensorParallelSize = 1;
   costs.linkOverrides[{0, 2}] = costs.linkOverrides[{3, 5}] = {10, 1e9};
   plan::Schedule schedule = gpipe(pipeline);
   EXPECT_NEAR(llvm::cantFail(simulate(schedule, costs)).seconds, 13, 1e-6);
@@ -305,8 +310,8 @@ TEST(Simulator, DataRanksGoOnByThemselves) {
 //===- What cannot be simulated -------------------------------------------===//
 
 static std::string failureOf(const plan::Schedule &schedule, const PipelineCosts &costs) {
-  llvm::Expected<Forecast> forecast = simulate(schedule, costs);
-  return forecast ? "no error" : llvm::toString(forecast.takeError());
+  llvm::Expected<SimulationResult> simulation = simulate(schedule, costs);
+  return simulation ? "no error" : llvm::toString(simulation.takeError());
 }
 
 TEST(SimulatorErrors, TablesThatCannotFinish) {
@@ -329,7 +334,7 @@ TEST(SimulatorErrors, TablesThatCannotFinish) {
 
 // With buffers both sends go through.
 TEST(SimulatorErrors, SendsThatFaceEachOther) {
-  plan::Schedule schedule = scheduleOf(TrainingKind::Gpipe, {2, 1, 2});
+  plan::Schedule schedule = scheduleOf(TrainingSchedule::Gpipe, {2, 1, 2});
   // Rank 1: R F B W S R F B W S.
   auto &actions = schedule.ranks[1]->actions;
   std::rotate(actions.begin() + 2, actions.begin() + 4, actions.begin() + 7);
@@ -379,9 +384,9 @@ TEST(Simulator, GivesEachRankWhatItHolds) {
   costs.transfers = {{0, 1, 5}};
   costs.ranksPerDeviceGroup = 2;
   costs.activationOverrides[{1, 1}] = 20;
-  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs));
+  const SimulationResult simulation = llvm::cantFail(simulate(gpipe(pipeline), costs));
   std::vector<int64_t> peaks;
-  for (const RankForecast &rank : forecast.ranks)
+  for (const RankSimulation &rank : simulation.ranks)
     peaks.push_back(rank.peakBytes);
   EXPECT_EQ(peaks, (std::vector<int64_t>{50, 50, 70, 20}));
 }

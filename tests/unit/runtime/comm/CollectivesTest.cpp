@@ -1,7 +1,7 @@
 //===- CollectivesTest.cpp - What ranks of a group exchange ---------------===//
 #include "collectives/Collectives.h"
 #include "runtime/comm/local/LocalGroup.h"
-#include "runtime/device/DeviceCalls.h"
+#include "runtime/device/DeviceCollectives.h"
 #include "tests/unit/runtime/Allocations.h"
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -21,7 +21,7 @@ namespace {
 class Attempt : public CancellationToken {
 public:
   explicit Attempt(std::chrono::milliseconds cancellation) : end(steady_clock::now() + cancellation) {}
-  bool isOver() const override { return over; }
+  bool isCancelled() const override { return over; }
   steady_clock::time_point deadline() override { return end; }
   void expire() override { fail("expired"); }
   void fail(const std::string &message) {

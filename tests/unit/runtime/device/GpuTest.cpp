@@ -1,7 +1,7 @@
 //===- GpuTest.cpp - CUDA devices, and machines without -------------------===//
 #include "codegen/plan/PlanFile.h"
 #include "runtime/base/Values.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/device/PluginLoader.h"
 #include "runtime/executor/Executor.h"
 #include "tests/unit/runtime/TestModels.h"
@@ -63,13 +63,13 @@ TEST_F(DevicePluginTest, SaysWhyAMachineHasNoGpu) {
 
 TEST_F(DevicePluginTest, MovesTensorsButScalars) {
   // A device without data, which every machine has.
-  const c10::Device place(c10::kMeta);
-  EXPECT_TRUE(movedTo(place, at::ones({1})).toTensor().is_meta());
-  EXPECT_TRUE(movedTo(place, at::scalar_tensor(1)).toTensor().is_cpu());
-  EXPECT_TRUE(movedTo(place, c10::List<at::Tensor>({at::ones({1})})).toTensorVector()[0].is_meta());
+  const c10::Device device(c10::kMeta);
+  EXPECT_TRUE(movedTo(device, at::ones({1})).toTensor().is_meta());
+  EXPECT_TRUE(movedTo(device, at::scalar_tensor(1)).toTensor().is_cpu());
+  EXPECT_TRUE(movedTo(device, c10::List<at::Tensor>({at::ones({1})})).toTensorVector()[0].is_meta());
   at::Tensor there = at::ones({2});
   EXPECT_TRUE(movedTo(c10::kCPU, there).toTensor().is_same(there));
-  EXPECT_EQ(movedTo(place, c10::List<int64_t>({3})).toIntVector(), std::vector<int64_t>{3});
+  EXPECT_EQ(movedTo(device, c10::List<int64_t>({3})).toIntVector(), std::vector<int64_t>{3});
 }
 
 /// x + w + ones(4) + zeros(4), whose ones are made on the CPU by name and whose zeros on no device by name.
@@ -93,13 +93,13 @@ TEST_F(DevicePluginTest, ProgramsMakeTheirTensorsWhereTheyRun) {
   PlanWriter writer({0});
   writeFactories(writer);
   writer.write(path("a.plan"));
-  const c10::Device place(c10::kMeta);
+  const c10::Device device(c10::kMeta);
   Operators operators(*writer.plan);
   auto weights = llvm::cantFail(WeightStore::load(
-      *writer.plan, llvm::cantFail(plan::openShards(*writer.plan, path("a.plan"), {0u})).at(0), 0, place));
+      *writer.plan, llvm::cantFail(plan::openShards(*writer.plan, path("a.plan"), {0u})).at(0), 0, device));
   States states(0);
   auto executor = llvm::cantFail(
-      Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, states, place, false));
+      Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, states, device, false));
   executor->setInput(0, at::ones({4}));
   std::vector<c10::IValue> outputs;
   std::atomic<bool> cancelled{false};

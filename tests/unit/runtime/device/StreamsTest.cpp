@@ -1,7 +1,7 @@
 //===- StreamsTest.cpp - Order between threads that use GPUs --------------===//
 // Runs without a GPU: fake devices log the calls on their streams.
 #include "runtime/device/Streams.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/exchange/LocalExchange.h"
 #include "runtime/schedule/Request.h"
 #include "tests/unit/runtime/FakeGpu.h"
@@ -21,7 +21,7 @@ using testing::IsSupersetOf;
 namespace {
 class Minute : public CancellationToken {
 public:
-  bool isOver() const override { return false; }
+  bool isCancelled() const override { return false; }
   std::chrono::steady_clock::time_point deadline() override { return end; }
   void expire() override { FAIL() << "nobody came"; }
 
@@ -39,7 +39,7 @@ protected:
     return std::to_string(stream.device_index()) + "/" + std::to_string(stream.id());
   }
   /// Does `work` on the device's thread.
-  static void on(Device &device, std::function<void()> work) {
+  static void on(DeviceWorker &device, std::function<void()> work) {
     std::promise<void> done;
     device.post([&] {
       work();
@@ -72,9 +72,9 @@ TEST_F(StreamsTest, ReceiversWaitOnTheGpuForWhatSendersMake) {
 }
 
 TEST_F(StreamsTest, RanksOnOneGpuHaveStreamsOfTheirOwn) {
-  Device one({"one", fakeGpu(1)}, 1), other({"other", fakeGpu(1)}, 1);
+  DeviceWorker one({"one", fakeGpu(1)}, 1), other({"other", fakeGpu(1)}, 1);
   std::vector<c10::StreamId> found;
-  for (Device *device : {&one, &other})
+  for (DeviceWorker *device : {&one, &other})
     on(*device, [&] {
       synchronize(fakeGpu(1));
       found.push_back(c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(fakeGpu(1)).id());
@@ -88,7 +88,7 @@ TEST_F(StreamsTest, DevicesGiveTheirStreamsBack) {
   FakePlugin plugin;
   c10::StreamId computing = 0;
   {
-    Device device({"cuda:1", fakeGpu(1), &plugin}, 1);
+    DeviceWorker device({"cuda:1", fakeGpu(1), &plugin}, 1);
     on(device,
        [&] { computing = c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(fakeGpu(1)).id(); });
     EXPECT_EQ(plugin.given.size(), 0u);
@@ -124,7 +124,7 @@ TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
 }
 
 TEST_F(StreamsTest, CopiesGoBesideWhatAGpuComputes) {
-  Device device({"receiver", fakeGpu(1)}, 1);
+  DeviceWorker device({"receiver", fakeGpu(1)}, 1);
   std::string computing;
   std::vector<c10::IValue> values = {at::full({3}, 7.f).to(fakeGpu(0))};
   on(device, [&] {
@@ -143,7 +143,7 @@ TEST_F(StreamsTest, CopiesGoBesideWhatAGpuComputes) {
 }
 
 TEST_F(StreamsTest, CpusTakeCopies) {
-  Device device({"cpu:0"}, 1);
+  DeviceWorker device({"cpu:0"}, 1);
   std::vector<c10::IValue> values = {at::full({3}, 7.f).to(fakeGpu(0)), 5};
   on(device, [&] { device.toDevice(values); });
   EXPECT_TRUE(at::equal(values[0].toTensor(), at::full({3}, 7.f)));

@@ -70,11 +70,11 @@ class TransportLink final : public TensorLink {
 public:
   TransportLink(Transport &transport, uint32_t peer)
       : TensorLink(c10::kCPU), transport(transport), peer(peer) {}
-  std::unique_ptr<Message> send(const at::Tensor &bytes) override {
+  std::unique_ptr<PendingMessage> send(const at::Tensor &bytes) override {
     rows.push_back(bytes.numel());
     return transport.send(peer, Tag::Commands, bytes.const_data_ptr(), bytes.nbytes());
   }
-  std::unique_ptr<Message> receive(const at::Tensor &bytes) override {
+  std::unique_ptr<PendingMessage> receive(const at::Tensor &bytes) override {
     return transport.receive(peer, Tag::Commands, bytes.mutable_data_ptr(), bytes.nbytes());
   }
   std::vector<int64_t> rows;

@@ -32,7 +32,7 @@ static Tensor sentTensor(const Tensor &tensor) { return sent({tensor}).at(0).toT
 
 static size_t bytesSent(const Tensor &tensor) {
   size_t bytes = 0;
-  for (const Block &block : serialize({IValue(tensor)}).blocks)
+  for (const TensorMemory &block : serialize({IValue(tensor)}).blocks)
     bytes += block.bytes;
   return bytes;
 }

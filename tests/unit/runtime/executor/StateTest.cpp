@@ -66,7 +66,7 @@ TEST_F(StateTest, IsSeenByRequestsOneAfterTheOther) {
   PlanWriter writer({0, 1});
   writeSum(writer);
   SessionOptions options;
-  options.requests = 8;
+  options.maxInFlight = 8;
   auto session = open(writer, options);
   std::vector<std::unique_ptr<Session::Pending>> pending;
   for (int i = 0; i < 20; ++i)

@@ -44,7 +44,7 @@ protected:
     return {name, [](uint32_t) { return std::vector<torch::jit::Stack>{{at::ones({1})}}; }};
   }
   static std::unique_ptr<KernelTimer> open(llvm::ArrayRef<std::string> devices, double seconds) {
-    return llvm::cantFail(KernelTimer::open(devices, {seconds}, [] { return now; }));
+    return llvm::cantFail(KernelTimer::open(devices, seconds, [] { return now; }));
   }
   /// As few calls as there can be.
   std::unique_ptr<KernelTimer> timer = open({"cpu:0"}, 0);
@@ -83,7 +83,7 @@ TEST_F(KernelTimerTest, TakesTheMeanOverDevices) {
 }
 
 TEST_F(KernelTimerTest, GoesByTheSystemsClockUnlessToldOtherwise) {
-  timer = llvm::cantFail(KernelTimer::open({"cpu:0"}, {/*seconds=*/0}));
+  timer = llvm::cantFail(KernelTimer::open({"cpu:0"}, /*secondsPerCall=*/0));
   const KernelTimer::Call call = {
       "aten::mm",
       [](uint32_t) { return std::vector<torch::jit::Stack>{{at::ones({256, 256}), at::ones({256, 256})}}; }};

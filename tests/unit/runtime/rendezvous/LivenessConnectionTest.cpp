@@ -36,16 +36,16 @@ public:
 
 static LivenessConnection::Loss died(uint32_t rank) { return {rank, ""}; }
 
-static std::unique_ptr<LivenessConnection> hold() {
-  return LivenessConnection::hold("127.0.0.1", /*size=*/4);
+static std::unique_ptr<LivenessConnection> listenLocally() {
+  return LivenessConnection::listen("127.0.0.1", /*size=*/4);
 }
 
 TEST(LivenessConnectionTest, SeesAProcessThatIsKilled) {
-  Watched first(hold());
-  const std::string place = first.line->place();
+  Watched first(listenLocally());
+  const std::string endpoint = first.line->endpoint();
   const pid_t child = fork();
   if (child == 0) {
-    std::unique_ptr<LivenessConnection> line = LivenessConnection::reach(place, 3, soon());
+    std::unique_ptr<LivenessConnection> line = LivenessConnection::connect(endpoint, 3, soon());
     pause();
   }
   first.awaitConnected(1);
@@ -57,9 +57,9 @@ TEST(LivenessConnectionTest, SeesAProcessThatIsKilled) {
 
 /// A process of another run, which reads this one's store by mistake.
 TEST(LivenessConnectionTest, TakesRanksForStrangersThatItDoesNotHave) {
-  Watched first(hold());
+  Watched first(listenLocally());
   for (uint32_t rank : {0u, 4u}) {
-    Watched stranger(LivenessConnection::reach(first.line->place(), rank, soon()));
+    Watched stranger(LivenessConnection::connect(first.line->endpoint(), rank, soon()));
     EXPECT_EQ(stranger.lost.get(), died(0));
   }
   EXPECT_EQ(first.line->connected(), 0u);
@@ -67,17 +67,17 @@ TEST(LivenessConnectionTest, TakesRanksForStrangersThatItDoesNotHave) {
 }
 
 TEST(LivenessConnectionTest, SeesThatRankZeroIsGone) {
-  auto first = std::make_unique<Watched>(hold());
-  Watched second(LivenessConnection::reach(first->line->place(), 1, soon()));
+  auto first = std::make_unique<Watched>(listenLocally());
+  Watched second(LivenessConnection::connect(first->line->endpoint(), 1, soon()));
   first->awaitConnected(1);
   first.reset();
   EXPECT_EQ(second.lost.get(), died(0));
 }
 
 TEST(LivenessConnectionTest, TakesNoNoticeOfThoseWhoHaveSaidGoodbye) {
-  Watched first(hold());
-  auto second = std::make_unique<Watched>(LivenessConnection::reach(first.line->place(), 1, soon()));
-  Watched third(LivenessConnection::reach(first.line->place(), 2, soon()));
+  Watched first(listenLocally());
+  auto second = std::make_unique<Watched>(LivenessConnection::connect(first.line->endpoint(), 1, soon()));
+  Watched third(LivenessConnection::connect(first.line->endpoint(), 2, soon()));
   first.awaitConnected(2);
   second->line->sayGoodbye();
   second.reset();
@@ -85,7 +85,7 @@ TEST(LivenessConnectionTest, TakesNoNoticeOfThoseWhoHaveSaidGoodbye) {
 }
 
 TEST(LivenessConnectionTest, EndsWhenAllHaveSaidGoodbye) {
-  Watched first(hold()), second(LivenessConnection::reach(first.line->place(), 1, soon()));
+  Watched first(listenLocally()), second(LivenessConnection::connect(first.line->endpoint(), 1, soon()));
   first.awaitConnected(1);
   second.line->sayGoodbye();
   EXPECT_EQ(first.lost.get(), std::nullopt);
@@ -95,20 +95,20 @@ TEST(LivenessConnectionTest, EndsWhenAllHaveSaidGoodbye) {
 }
 
 TEST(LivenessConnectionTest, TakesNoNoticeOfStrangers) {
-  Watched first(hold());
-  const std::string place = first.line->place();
-  std::string other = place;
+  Watched first(listenLocally());
+  const std::string endpoint = first.line->endpoint();
+  std::string other = endpoint;
   other.back() = other.back() == '0' ? '1' : '0';
-  LivenessConnection::reach(other, 1, soon());
+  LivenessConnection::connect(other, 1, soon());
   EXPECT_TRUE(first.isQuiet());
   EXPECT_EQ(first.line->connected(), 0u);
 }
 
 /// Strangers would use up the process's file descriptors.
 TEST(LivenessConnectionTest, ClosesTheOldestOfManyStrangers) {
-  Watched first(hold());
-  const std::string place = first.line->place();
-  const llvm::StringRef port = llvm::StringRef(place).split(' ').second.split(' ').first;
+  Watched first(listenLocally());
+  const std::string endpoint = first.line->endpoint();
+  const llvm::StringRef port = llvm::StringRef(endpoint).split(' ').second.split(' ').first;
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -120,7 +120,7 @@ TEST(LivenessConnectionTest, ClosesTheOldestOfManyStrangers) {
   }
   pollfd closed{strangers.front(), POLLIN, 0};
   EXPECT_EQ(poll(&closed, 1, 10'000), 1);
-  Watched rank(LivenessConnection::reach(place, 1, soon()));
+  Watched rank(LivenessConnection::connect(endpoint, 1, soon()));
   first.awaitConnected(1);
   EXPECT_TRUE(first.isQuiet());
   for (int stranger : strangers)
@@ -128,10 +128,10 @@ TEST(LivenessConnectionTest, ClosesTheOldestOfManyStrangers) {
 }
 
 TEST(LivenessConnectionTest, SaysLittleOfAPlaceThatIsNone) {
-  std::string place(1 << 22, 'x');
-  place += " 5 word";
+  std::string endpoint(1 << 22, 'x');
+  endpoint += " 5 word";
   try {
-    LivenessConnection::reach(place, 1, soon());
+    LivenessConnection::connect(endpoint, 1, soon());
     FAIL();
   } catch (const std::exception &exception) {
     EXPECT_LT(std::string(exception.what()).size(), 1000u);
@@ -139,20 +139,20 @@ TEST(LivenessConnectionTest, SaysLittleOfAPlaceThatIsNone) {
 }
 
 TEST(LivenessConnectionTest, SeesThatNobodyIsThereAnyMore) {
-  std::string place;
+  std::string endpoint;
   {
-    Watched there(hold());
-    place = there.line->place();
-    EXPECT_FALSE(LivenessConnection::isGone(place, soon()));
+    Watched there(listenLocally());
+    endpoint = there.line->endpoint();
+    EXPECT_FALSE(LivenessConnection::isGone(endpoint, soon()));
   }
-  EXPECT_TRUE(LivenessConnection::isGone(place, soon()));
-  EXPECT_FALSE(LivenessConnection::isGone("no place", soon()));
+  EXPECT_TRUE(LivenessConnection::isGone(endpoint, soon()));
+  EXPECT_FALSE(LivenessConnection::isGone("no endpoint", soon()));
 }
 
 TEST(LivenessConnectionTest, TellsOthersWhyTheRunHasFailed) {
-  Watched first(hold());
-  auto second = std::make_unique<Watched>(LivenessConnection::reach(first.line->place(), 1, soon()));
-  Watched third(LivenessConnection::reach(first.line->place(), 2, soon()));
+  Watched first(listenLocally());
+  auto second = std::make_unique<Watched>(LivenessConnection::connect(first.line->endpoint(), 1, soon()));
+  Watched third(LivenessConnection::connect(first.line->endpoint(), 2, soon()));
   first.awaitConnected(2);
   // The process ends at once: the reason arrives before the end of the connection.
   second->line->sayFailure("no result after 3 s\n\033[2J");
@@ -165,39 +165,40 @@ TEST(LivenessConnectionTest, TellsOthersWhyTheRunHasFailed) {
 
 /// Processes that have just connected get the reason as well.
 TEST(LivenessConnectionTest, TellsThoseThatNobodyHasHeardYet) {
-  std::unique_ptr<LivenessConnection> first = hold();
-  Watched second(LivenessConnection::reach(first->place(), 1, soon()));
+  std::unique_ptr<LivenessConnection> first = listenLocally();
+  Watched second(LivenessConnection::connect(first->endpoint(), 1, soon()));
   while (first->connected() == 0)
     first->sayFailure(std::string(1 << 20, 'x'));
   const std::optional<LivenessConnection::Loss> told = second.lost.get();
   ASSERT_TRUE(told);
   EXPECT_EQ(told->rank, 0u);
-  EXPECT_EQ(told->word.substr(0, 8), "xxxxxxxx");
-  EXPECT_LT(told->word.size(), 16u << 10);
+  EXPECT_EQ(told->reason.substr(0, 8), "xxxxxxxx");
+  EXPECT_LT(told->reason.size(), 16u << 10);
 }
 
 TEST(LivenessConnectionTest, GivesARankToOneAlone) {
-  Watched first(hold()), second(LivenessConnection::reach(first.line->place(), 1, soon()));
+  Watched first(listenLocally()), second(LivenessConnection::connect(first.line->endpoint(), 1, soon()));
   first.awaitConnected(1);
-  Watched other(LivenessConnection::reach(first.line->place(), 1, soon()));
+  Watched other(LivenessConnection::connect(first.line->endpoint(), 1, soon()));
   EXPECT_EQ(other.lost.get(), died(0));
   EXPECT_TRUE(first.isQuiet());
   EXPECT_EQ(first.line->connected(), 1u);
 }
 
 TEST(LivenessConnectionTest, StopsWatching) {
-  Watched first(hold());
+  Watched first(listenLocally());
   first.line->stop();
   EXPECT_EQ(first.lost.get(), std::nullopt);
 }
 
 TEST(LivenessConnectionTest, GivesUpAtTheDeadline) {
-  std::string place;
+  std::string endpoint;
   {
-    Watched gone(hold());
-    place = gone.line->place();
+    Watched gone(listenLocally());
+    endpoint = gone.line->endpoint();
   }
-  EXPECT_THROW(LivenessConnection::reach(place, 1, LivenessConnection::Clock::now() + 50ms), std::exception);
+  EXPECT_THROW(LivenessConnection::connect(endpoint, 1, LivenessConnection::Clock::now() + 50ms),
+               std::exception);
 }
 
 } // namespace cleave::runtime

@@ -50,7 +50,7 @@ protected:
     Joined joined = join(launch);
     return joined ? "none" : llvm::toString(joined.takeError());
   }
-  void meet() {
+  void joinBoth() {
     auto other = std::async(std::launch::async, [&] {
       Joined joined = join(launchOf(1));
       EXPECT_TRUE(bool(joined)) << llvm::toString(joined.takeError());
@@ -81,7 +81,7 @@ protected:
   std::unique_ptr<Store> ownStore() const { return openStore(launchOf(1), 30s); }
   std::unique_ptr<Store> storeOfTheRun() const {
     std::unique_ptr<Store> store = ownStore();
-    return store->below(llvm::StringRef(*store->find("run")).rsplit(' ').second.str());
+    return store->withPrefix(llvm::StringRef(*store->find("run")).rsplit(' ').second.str());
   }
 };
 
@@ -89,7 +89,7 @@ namespace {
 /// Two ranks that have joined.
 class MembershipTest : public MeetingTest {
 protected:
-  void SetUp() override { meet(); }
+  void SetUp() override { joinBoth(); }
 };
 
 /// A fake rank 1 that joins the run in the store, but opens no transport.
@@ -98,11 +98,11 @@ public:
   explicit FakeRank(const Launch &launch) : store(openStore(launch, 30s)) {
     while (!(run = store->find("run")))
       std::this_thread::sleep_for(1ms);
-    const auto [rest, word] = llvm::StringRef(*run).rsplit(' ');
+    const auto [rest, runId] = llvm::StringRef(*run).rsplit(' ');
     const auto [host, port] = rest.rsplit(' ');
-    line = LivenessConnection::reach((host.rsplit(' ').second + " " + port + " " + word).str(), launch.rank,
-                                     LivenessConnection::Clock::now() + 30s);
-    std::unique_ptr<Store> ofRun = store->below(word.str());
+    line = LivenessConnection::connect((host.rsplit(' ').second + " " + port + " " + runId).str(),
+                                       launch.rank, LivenessConnection::Clock::now() + 30s);
+    std::unique_ptr<Store> ofRun = store->withPrefix(runId.str());
     ofRun->set("beat/1", "1 is there");
     std::optional<std::string> come;
     while (!(come = ofRun->find("come/0")))
@@ -135,20 +135,20 @@ TEST_F(MeetingTest, AStoreThatIsLostWasThatOfASessionBefore) {
 
 TEST_F(MeetingTest, AnotherRunMayFollowAFailedOneAtAnAgentsStore) {
   std::unique_ptr<Store> store = holdAgentsStore();
-  ASSERT_NO_FATAL_FAILURE(meet());
+  ASSERT_NO_FATAL_FAILURE(joinBoth());
   EXPECT_EQ(first->fail("rank 0: no more"), "rank 0: no more");
-  EXPECT_EQ(llvm::toString(second->meet()), "rank 0: no more");
+  EXPECT_EQ(llvm::toString(second->barrier()), "rank 0: no more");
   first.reset();
   second.reset();
   EXPECT_FALSE(store->find("run"));
-  ASSERT_NO_FATAL_FAILURE(meet());
+  ASSERT_NO_FATAL_FAILURE(joinBoth());
   expectThatTheyEndWell();
 }
 
 TEST_F(MeetingTest, ARunOfAKilledProcessIsNotInTheWay) {
   std::unique_ptr<Store> store = holdAgentsStore();
   store->set("run", "2 host 4711 127.0.0.1 " + std::to_string(freePort()) + " 0123456789abcdef");
-  ASSERT_NO_FATAL_FAILURE(meet());
+  ASSERT_NO_FATAL_FAILURE(joinBoth());
   expectThatTheyEndWell();
 }
 
@@ -174,7 +174,7 @@ TEST_F(MeetingTest, AnAttemptThatIsGivenUpLeavesThePort) {
 /// After leaving there are no status writes to read any more.
 TEST_F(MembershipTest, WhoLeavesDoesNotTakeTheStoreForSilent) {
   auto leaving = std::async(std::launch::async, [&] { return llvm::toString(first->leave()); });
-  EXPECT_EQ(llvm::toString(second->meet()), "");
+  EXPECT_EQ(llvm::toString(second->barrier()), "");
   std::this_thread::sleep_for(2s);
   EXPECT_THAT(first->describeOthers(), testing::Not(HasSubstr("does not answer")));
   second.reset();
@@ -208,12 +208,12 @@ TEST_F(MembershipTest, AnotherRunMayFollowAtAnAgentsStore) {
 TEST_F(MembershipTest, AFailureIsThatOfAll) {
   const std::string said = second->fail("rank 1: no result after 3 s");
   EXPECT_EQ(said, "rank 1: no result after 3 s");
-  EXPECT_EQ(llvm::toString(first->meet()), said);
+  EXPECT_EQ(llvm::toString(first->barrier()), said);
 }
 
 TEST_F(MembershipTest, WhoEndsWithoutAWordHasDied) {
   second.reset();
-  EXPECT_THAT(llvm::toString(first->meet()), StartsWith("rank 1 has died"));
+  EXPECT_THAT(llvm::toString(first->barrier()), StartsWith("rank 1 has died"));
 }
 
 TEST_F(MembershipTest, TextsAreBounded) {
@@ -237,7 +237,7 @@ TEST_F(MembershipTest, LongTextsComeWhole) {
 
 TEST_F(MembershipTest, WordsOfOthersArePrintable) {
   storeOfTheRun()->set("failed", "\033[2J" + std::string(1 << 20, 'x'));
-  const std::string said = llvm::toString(first->meet());
+  const std::string said = llvm::toString(first->barrier());
   EXPECT_THAT(said, StartsWith("\\x1b[2Jxxx"));
   EXPECT_LT(said.size(), 100u << 10);
 }
@@ -246,9 +246,9 @@ TEST_F(MembershipTest, AWrongTimeIsRefused) {
   const uint64_t bytes = 4;
   auto other = std::async(std::launch::async, [&] { return second->clockOffset().takeError(); });
   uint64_t asked = 0;
-  first->transport().receive(1, Tag::Meeting, &asked, sizeof asked)->wait();
-  first->transport().send(1, Tag::Meeting, &bytes, sizeof bytes)->wait();
-  auto told = first->transport().send(1, Tag::Meeting, "late", bytes);
+  first->transport().receive(1, Tag::Control, &asked, sizeof asked)->wait();
+  first->transport().send(1, Tag::Control, &bytes, sizeof bytes)->wait();
+  auto told = first->transport().send(1, Tag::Control, "late", bytes);
   EXPECT_EQ(llvm::toString(other.get()),
             "rank 1 waited for the clocks of the ranks: a message of rank 0: found no time");
   // The other end may have ended the run before this one has sent all of the text.

@@ -20,7 +20,7 @@ protected:
   std::vector<KnownPeer> known = std::vector<KnownPeer>(3);
 
   std::string overdueAfter(std::chrono::seconds seconds) {
-    return wait.overdue(kBegin + seconds, known, /*own=*/0, limits);
+    return wait.timeoutText(kBegin + seconds, known, /*own=*/0, limits);
   }
 };
 
@@ -44,7 +44,7 @@ TEST_F(PeerWaitsTest, GoOnWhileAnotherLoadsAndLives) {
     known[1].note(loading(second), kBegin + std::chrono::seconds(second));
     EXPECT_EQ(overdueAfter(std::chrono::seconds(second + 29)), "") << second;
   }
-  // Counted from the begin of loading.
+  // Counted from the beginning of loading.
   known[1].note(loading(599), kBegin + 599s);
   EXPECT_EQ(overdueAfter(600s), "");
   EXPECT_EQ(overdueAfter(601s), "600 s for rank 1, allow more time (--load-timeout)");

@@ -75,7 +75,7 @@ protected:
     options.launch.emplace();
     options.launch->address = "127.0.0.1";
     options.launch->port = freePort();
-    options.failed = std::move(failed);
+    options.onFailure = std::move(failed);
     return open(writer, std::move(options));
   }
 

@@ -140,28 +140,28 @@ TEST_F(SessionTest, SplitsTheBatchAndJoinsTheOutputs) {
 }
 
 TEST_F(SessionTest, DataRanksShareTheBatch) {
-  for (uint32_t dataRanks : {2, 3})
+  for (uint32_t dataParallelSize : {2, 3})
     for (uint32_t microbatches : {1, 2}) {
       TwoLayers model;
       model.writer.splitBatch(microbatches);
-      model.writer.addDataRanks(dataRanks);
+      model.writer.addDataRanks(dataParallelSize);
       SessionOptions options;
       options.trace = true;
       auto session = open(model.writer, options);
-      EXPECT_EQ(session->statistics().size(), 2 * dataRanks);
+      EXPECT_EQ(session->statistics().size(), 2 * dataParallelSize);
       for (int64_t batch : {8, 5, 2, 1}) {
         at::Tensor x = wholeNumbers({batch, 8});
         auto outputs = llvm::cantFail(session->run({x}));
-        EXPECT_TRUE(at::equal(outputs[0], model.expected(x))) << dataRanks << " of " << batch;
-        std::vector<int64_t> passes(2 * dataRanks);
+        EXPECT_TRUE(at::equal(outputs[0], model.expected(x))) << dataParallelSize << " of " << batch;
+        std::vector<int64_t> passes(2 * dataParallelSize);
         for (const TraceEvent &event : session->takeTrace())
           passes[event.rank] += event.action.kind == plan::ActionKind::Forward;
         // Round robin, so that data-parallel ranks differ by at most one.
-        int64_t left = std::min<int64_t>(batch, dataRanks * microbatches);
-        for (uint32_t rank = 0; rank < dataRanks; ++rank) {
-          const int64_t own = llvm::divideCeil(std::max<int64_t>(left - rank, 0), dataRanks);
-          EXPECT_EQ(passes[rank], own) << rank << " of " << dataRanks << ", batch " << batch;
-          EXPECT_EQ(passes[dataRanks + rank], own);
+        int64_t left = std::min<int64_t>(batch, dataParallelSize * microbatches);
+        for (uint32_t rank = 0; rank < dataParallelSize; ++rank) {
+          const int64_t own = llvm::divideCeil(std::max<int64_t>(left - rank, 0), dataParallelSize);
+          EXPECT_EQ(passes[rank], own) << rank << " of " << dataParallelSize << ", batch " << batch;
+          EXPECT_EQ(passes[dataParallelSize + rank], own);
         }
       }
       session.reset();
@@ -195,7 +195,7 @@ TEST_F(SessionTest, GivesInputsWithoutABatchWhole) {
 TEST_F(SessionTest, HoldsNewRequestsBackUntilThereIsRoom) {
   TwoLayers model;
   SessionOptions options;
-  options.requests = 1;
+  options.maxInFlight = 1;
   auto session = open(model.writer, options);
   std::vector<std::unique_ptr<Session::Pending>> pending;
   for (int i = 0; i < 20; ++i)
@@ -208,7 +208,7 @@ TEST_F(SessionTest, HoldsNewRequestsBackUntilThereIsRoom) {
 TEST_F(SessionTest, AStartThatFailsKeepsNoRoom) {
   TwoLayers model;
   SessionOptions options;
-  options.requests = 1;
+  options.maxInFlight = 1;
   auto session = open(model.writer, options);
   const at::Tensor x = wholeNumbers({2, 8}), expected = model.expected(x);
   const std::vector<at::Tensor> inputs = {x};

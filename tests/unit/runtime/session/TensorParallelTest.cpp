@@ -1,6 +1,6 @@
 //===- TensorParallelTest.cpp - Plans whose weights ranks share -----------===//
 #include "codegen/plan/Schedule.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/session/Session.h"
 #include "tests/unit/runtime/TestModels.h"
 #include "llvm/Support/FileSystem.h"
@@ -22,10 +22,10 @@ class TensorParallelTest : public PlanTest {};
 
 namespace {
 /// `y = linear(relu(linear(x, w0, b0)), w1, b1)` with `x : float32[batch, 8]` and 4 outputs: the first layer
-/// split by its rows, the second one by its columns, the partial products added. With two `places` (pipeline
-/// ranks) each layer is a stage of its own.
+/// split by its rows, the second one by its columns, the partial products added. With two `pipelineRanks`
+/// (pipeline ranks) each layer is a stage of its own.
 struct SplitLayers {
-  SplitLayers(uint32_t tp, uint32_t places);
+  SplitLayers(uint32_t tp, uint32_t pipelineRanks);
   at::Tensor expected(const at::Tensor &x) const {
     return at::linear(at::relu(at::linear(x, firstWeight, firstBias)), secondWeight) + secondBias;
   }
@@ -41,17 +41,18 @@ struct SplitLayers {
 };
 } // namespace
 
-SplitLayers::SplitLayers(uint32_t tp, uint32_t places) : writer(places == 1 ? Slots{0} : Slots{0, 1}, tp) {
+SplitLayers::SplitLayers(uint32_t tp, uint32_t pipelineRanks)
+    : writer(pipelineRanks == 1 ? Slots{0} : Slots{0, 1}, tp) {
   writer.symbol("batch", 4);
   writer.input("x", tensorType(DType::Float, {-1, 8}));
   for (uint32_t rank = 0; rank < tp; ++rank) {
-    StageWriter &first = writer.stage(0, rank), &second = writer.stage(places - 1, rank);
+    StageWriter &first = writer.stage(0, rank), &second = writer.stage(pipelineRanks - 1, rank);
     const std::vector<int64_t> range = rangeOf(rank, tp);
     const uint32_t x = first.input(0), weight = first.shard("0.weight", firstWeight, 0, range);
     const uint32_t product =
         first.call("aten::linear", {x, weight, first.shard("0.bias", firstBias, 0, range)}, "0");
     uint32_t hidden = first.call("aten::relu", {product}, "0");
-    if (places == 2) {
+    if (pipelineRanks == 2) {
       first.output(hidden);
       hidden = second.receive(0, 0);
     }
@@ -61,21 +62,22 @@ SplitLayers::SplitLayers(uint32_t tp, uint32_t places) : writer(places == 1 ? Sl
     second.output(second.call("aten::add.Tensor",
                               {sum, second.weight("1.bias", secondBias), second.constant(integer(1))}, "1"));
   }
-  writer.output("y", places - 1, 0);
+  writer.output("y", pipelineRanks - 1, 0);
 }
 
 TEST_F(TensorParallelTest, GivesWhatTorchGives) {
-  for (uint32_t places : {1, 2})
+  for (uint32_t pipelineRanks : {1, 2})
     for (uint32_t tp : {2, 3, 4}) {
-      SplitLayers model(tp, places);
+      SplitLayers model(tp, pipelineRanks);
       auto session = open(model.writer);
       for (int64_t batch : {1, 5, 9}) {
         const at::Tensor x = at::randn({batch, 8}), y = llvm::cantFail(session->run({x}))[0];
-        EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5)) << places << " places, tp " << tp;
+        EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5))
+            << pipelineRanks << " pipeline ranks, tp " << tp;
         for (int i = 0; i < 20; ++i)
           EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], y)) << "the same bits each time";
       }
-      EXPECT_EQ(session->statistics().size(), places * tp);
+      EXPECT_EQ(session->statistics().size(), pipelineRanks * tp);
       llvm::sys::fs::remove_directories(path("a.plan"));
     }
 }
@@ -113,15 +115,15 @@ TEST_F(GpuGroupTest, AddsWithTheBitsOfCpus) {
 }
 
 TEST_F(GpuGroupTest, GivesWhatTorchGives) {
-  for (uint32_t places : {1, 2}) {
-    SplitLayers model(2, places);
+  for (uint32_t pipelineRanks : {1, 2}) {
+    SplitLayers model(2, pipelineRanks);
     SessionOptions options;
-    for (uint32_t place = 0; place < places; ++place)
+    for (uint32_t pipelineRank = 0; pipelineRank < pipelineRanks; ++pipelineRank)
       options.devices.insert(options.devices.end(), {"cuda:0", "cuda:1"});
     auto session = open(model.writer, options);
     for (int64_t batch : {1, 5, 9}) {
       const at::Tensor x = at::randn({batch, 8}), y = llvm::cantFail(session->run({x}))[0];
-      EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5)) << places << " places";
+      EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5)) << pipelineRanks << " pipeline ranks";
       for (int i = 0; i < 20; ++i)
         EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], y)) << "the same bits each time";
     }

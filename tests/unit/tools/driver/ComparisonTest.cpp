@@ -112,7 +112,7 @@ TEST(Comparison, ReportsTheElementBeyondItsLimit) {
   EXPECT_LT(comparison.allowed, 1e-4);
   EXPECT_EQ(comparison.maxAbsError, 64);
   // What is left without the mask.
-  EXPECT_EQ(ordinarySize(expected), 2);
+  EXPECT_EQ(typicalMagnitude(expected), 2);
 }
 
 } // namespace cleave

@@ -36,12 +36,12 @@ protected:
   }
 
   /// `group 0 1`, `0 > 2`.
-  static std::vector<std::string> words(const std::vector<DeviceRoute> &routes) {
+  static std::vector<std::string> words(const std::vector<GpuGroupSpec> &specs) {
     std::vector<std::string> words;
-    for (const DeviceRoute &route : routes) {
-      const bool isGroup = route.kind == DeviceRoute::Kind::TensorGroup;
-      words.push_back((isGroup ? "group " : "") + std::to_string(route.ranks[0]) + (isGroup ? " " : " > ") +
-                      std::to_string(route.ranks[1]));
+    for (const GpuGroupSpec &spec : specs) {
+      const bool isGroup = spec.kind == GpuGroupSpec::Kind::TensorParallel;
+      words.push_back((isGroup ? "group " : "") + std::to_string(spec.ranks[0]) + (isGroup ? " " : " > ") +
+                      std::to_string(spec.ranks[1]));
     }
     return words;
   }
@@ -55,23 +55,23 @@ static const RankDevice kCpu{"cpu:0", ""};
 
 TEST_F(DeviceLinksTest, ConnectsGroupsAndThenTransfersOfGpus) {
   const plan::Plan &plan = planOf(2);
-  EXPECT_THAT(words(deviceRoutes(plan, {gpu("a"), gpu("b"), gpu("c"), gpu("d")})),
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {gpu("a"), gpu("b"), gpu("c"), gpu("d")})),
               ElementsAre("group 0 1", "group 2 3", "0 > 2", "1 > 3"));
 }
 
 TEST_F(DeviceLinksTest, LeavesToMessagesWhatACpuHasAPartIn) {
   const plan::Plan &plan = planOf(2);
-  EXPECT_THAT(words(deviceRoutes(plan, {gpu("a"), gpu("b"), gpu("c"), kCpu})),
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {gpu("a"), gpu("b"), gpu("c"), kCpu})),
               ElementsAre("group 0 1", "0 > 2"));
-  EXPECT_THAT(words(deviceRoutes(plan, {gpu("a"), kCpu, kCpu, gpu("d")})), IsEmpty());
-  EXPECT_THAT(words(deviceRoutes(plan, {kCpu, kCpu, kCpu, kCpu})), IsEmpty());
-  EXPECT_THAT(words(deviceRoutes(planOf(1), {gpu("a"), gpu("b")})), ElementsAre("0 > 1"));
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {gpu("a"), kCpu, kCpu, gpu("d")})), IsEmpty());
+  EXPECT_THAT(words(gpuGroupSpecs(plan, {kCpu, kCpu, kCpu, kCpu})), IsEmpty());
+  EXPECT_THAT(words(gpuGroupSpecs(planOf(1), {gpu("a"), gpu("b")})), ElementsAre("0 > 1"));
 }
 
 TEST_F(DeviceLinksTest, RefusesOneGpuForTwoThatExchange) {
   const plan::Plan &plan = planOf(2);
   auto check = [&](std::vector<RankDevice> devices) {
-    return failureOf(checkDistinct(deviceRoutes(plan, devices), devices));
+    return failureOf(checkDistinct(gpuGroupSpecs(plan, devices), devices));
   };
   EXPECT_EQ(check({gpu("a"), gpu("b"), gpu("c"), gpu("d")}), "");
   EXPECT_THAT(
@@ -110,15 +110,15 @@ protected:
   }
 
   /// Runs on one thread per member.
-  void onMembers(const std::function<void(DeviceProcessGroup &, uint32_t index, c10::Device place)> &work) {
+  void onMembers(const std::function<void(DeviceProcessGroup &, uint32_t index, c10::Device device)> &work) {
     auto store = c10::make_intrusive<c10d::HashStore>();
     std::vector<std::thread> threads;
     for (uint32_t index = 0; index < devices.size(); ++index)
       threads.emplace_back([&, index] {
         const ResolvedDevice &device = devices[index];
         DeviceProcessGroup group(
-            device.plugin->connect(device.place.index(), store, int(index), int(devices.size())));
-        work(group, index, device.place);
+            device.plugin->connect(device.torchDevice.index(), store, int(index), int(devices.size())));
+        work(group, index, device.torchDevice);
       });
     for (std::thread &thread : threads)
       thread.join();
@@ -128,37 +128,37 @@ protected:
 };
 
 TEST_F(MultiGpuTest, AddsAndBroadcasts) {
-  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
-    const auto options = at::TensorOptions(at::kFloat).device(place);
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device device) {
+    const auto options = at::TensorOptions(at::kFloat).device(device);
     const double sum = devices.size() == 2 ? 3 : 1;
     EXPECT_TRUE(
-        at::equal(group.sum(at::full({5, 3}, index + 1.0, options).t()).cpu(), at::full({3, 5}, sum)));
+        at::equal(group.allReduce(at::full({5, 3}, index + 1.0, options).t()).cpu(), at::full({3, 5}, sum)));
     EXPECT_TRUE(at::equal(group.broadcast(at::full({4}, index + 7.0, options), 0).cpu(), at::full({4}, 7.0)));
   });
 }
 
 TEST_F(MultiGpuTest, AddsWhatNcclDoesNot) {
-  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device device) {
     MemoryTransports transports;
     std::unique_ptr<Transport> transport = transports.transport(index);
     PeerGroup ranks(*transport, 0, uint32_t(devices.size()), index, &group);
     const int64_t sum = devices.size() == 2 ? 3 : 1;
     for (at::ScalarType type : {at::kShort, at::kBool})
-      EXPECT_TRUE(at::equal(ranks.allReduce(at::full({5}, int64_t(index) + 1, type).to(place)).cpu(),
+      EXPECT_TRUE(at::equal(ranks.allReduce(at::full({5}, int64_t(index) + 1, type).to(device)).cpu(),
                             at::full({5}, sum, type)));
   });
 }
 
 TEST_F(MultiGpuTest, SwapsUnevenParts) {
-  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
-    const auto options = at::TensorOptions(at::kHalf).device(place);
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device device) {
+    const auto options = at::TensorOptions(at::kHalf).device(device);
     std::vector<at::Tensor> given(devices.size(), at::empty({0}, options)), taken = given;
     for (uint32_t other = 0; other < devices.size(); ++other)
       if (other != index) {
         given[other] = at::full({3, 1 + index}, double(index), options);
         taken[other] = at::empty({3, 1 + other}, options);
       }
-    group.swap(given, taken, place);
+    group.allToAll(given, taken, device);
     for (uint32_t other = 0; other < devices.size(); ++other)
       EXPECT_TRUE(at::equal(taken[other].cpu(), at::full_like(taken[other].cpu(), double(other))));
   });
@@ -167,9 +167,9 @@ TEST_F(MultiGpuTest, SwapsUnevenParts) {
 TEST_F(MultiGpuTest, SendsRows) {
   if (devices.size() < 2)
     GTEST_SKIP() << "NOT TESTED: transfers between GPUs: found one, expected two";
-  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device device) {
     const at::Tensor row =
-        at::full({1 << 20}, index == 0 ? 5 : 0, at::TensorOptions(at::kByte).device(place));
+        at::full({1 << 20}, index == 0 ? 5 : 0, at::TensorOptions(at::kByte).device(device));
     (index == 0 ? group.send(1, row) : group.receive(0, row))->wait();
     EXPECT_TRUE(at::equal(row.cpu(), at::full({1 << 20}, 5, at::kByte)));
   });
@@ -178,14 +178,15 @@ TEST_F(MultiGpuTest, SendsRows) {
 TEST_F(MultiGpuTest, EndsWhenItIsAborted) {
   if (devices.size() < 2)
     GTEST_SKIP() << "NOT TESTED: aborting a sum: found one GPU, expected two";
-  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device device) {
     if (index == 1)
       return; // whose group is gone
     std::thread noticing([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       group.abort();
     });
-    EXPECT_THROW(group.sum(at::ones({3}, at::TensorOptions(at::kFloat).device(place))), TransportClosed);
+    EXPECT_THROW(group.allReduce(at::ones({3}, at::TensorOptions(at::kFloat).device(device))),
+                 TransportClosed);
     noticing.join();
   });
 }

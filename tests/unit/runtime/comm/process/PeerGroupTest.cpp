@@ -19,7 +19,7 @@ using Work = std::function<Tensor(Communicator &group, uint32_t rank)>;
 namespace {
 class Forever final : public CancellationToken {
 public:
-  bool isOver() const override { return false; }
+  bool isCancelled() const override { return false; }
   std::chrono::steady_clock::time_point deadline() override {
     return std::chrono::steady_clock::now() + std::chrono::seconds(60);
   }
@@ -162,7 +162,7 @@ TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
 namespace {
 /// Arguments of a rank in the first round, number by number, for a float32[4] that is not inlined.
 struct Forged {
-  GroupOperation operation = GroupOperation::AllGather;
+  CollectiveOp operation = CollectiveOp::AllGather;
   uint8_t dtype = uint8_t(at::kFloat);
   int64_t dim = 0, other = -1, inlined = -1, sizes = 1, pieces = 0, ranges = 0;
   std::vector<int64_t> numbers = {4};
@@ -184,11 +184,11 @@ static std::string refusalOf(const std::string &message) {
   MemoryTransports transports;
   std::unique_ptr<Transport> transport = transports.transport(4), hostile = transports.transport(5);
   std::vector<char> heard(64 << 10), taken(64 << 10), given(4 * sizeof(float));
-  auto asked = hostile->receive(4, Tag::Group, heard.data(), heard.size());
-  auto said = hostile->send(4, Tag::Group, message.data(), message.size());
+  auto asked = hostile->receive(4, Tag::Collective, heard.data(), heard.size());
+  auto said = hostile->send(4, Tag::Collective, message.data(), message.size());
   // Answers the second round of an accepted call.
-  auto takes = hostile->receive(4, Tag::Group, taken.data(), taken.size());
-  auto gives = hostile->send(4, Tag::Group, given.data(), given.size());
+  auto takes = hostile->receive(4, Tag::Collective, taken.data(), taken.size());
+  auto gives = hostile->send(4, Tag::Collective, given.data(), given.size());
   PeerGroup group(*transport, 4, 2, 0);
   try {
     EXPECT_EQ(group.allGather(at::ones({4}), 0, {0, 0, 4, 1, 0, 4}).numel(), 8);
@@ -202,7 +202,7 @@ TEST(PeerGroupMessageTest, AreRefusedWhereTheyAreNone) {
   const std::string named = "a message of rank 5: ";
   const std::string noCall = named + "found another message than a call of the group";
   Forged operation, dtype, count, overflow, negative, impossible, inlined;
-  operation.operation = GroupOperation(77);
+  operation.operation = CollectiveOp(77);
   EXPECT_EQ(refusalOf(operation.bytes()), noCall);
   dtype.dtype = 200;
   EXPECT_EQ(refusalOf(dtype.bytes()), noCall);

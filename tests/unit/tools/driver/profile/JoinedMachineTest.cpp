@@ -16,14 +16,14 @@ protected:
 
   static CollectiveCosts collectivesAt(double rate) {
     CollectiveCosts costs;
-    costs.of(CollectiveKind::AllReduce) = {1e-4, 2, RateTable({{64}}, {rate})};
+    costs.measurementOf(CollectiveKind::AllReduce) = {1e-4, 2, RateTable({{64}}, {rate})};
     return costs;
   }
   /// A block of so many devices, which slow links tie to the others.
   void add(uint32_t devices, double speed = 1, Link link = kFast) {
     Machine &block = parts.blocks.emplace_back();
     auto rates = std::make_shared<KernelRates>();
-    rates->products[{GemmKind::Matrix, "float32"}] =
+    rates->gemms[{GemmKind::Matrix, "float32"}] =
         RateTable({{1}, {1, 8}, {8}, {8}}, {speed * 1e9, speed * 5e9});
     rates->operators["aten.gelu"] = RateTable({{64}}, {speed * 2e9});
     for (uint32_t index = 0; index < devices; ++index, ++count)
@@ -45,9 +45,9 @@ protected:
 } // namespace
 
 TEST(HostBlocks, AreRanksThatFollowEachOther) {
-  EXPECT_THAT(blocksOf({"a", "a", "b", "b"}), ElementsAre(HostBlock{0, 2}, HostBlock{2, 2}));
-  EXPECT_THAT(blocksOf({"a", "b", "a"}), ElementsAre(HostBlock{0, 1}, HostBlock{1, 1}, HostBlock{2, 1}));
-  EXPECT_THAT(blocksOf({"a"}), ElementsAre(HostBlock{0, 1}));
+  EXPECT_THAT(groupByHost({"a", "a", "b", "b"}), ElementsAre(HostRanks{0, 2}, HostRanks{2, 2}));
+  EXPECT_THAT(groupByHost({"a", "b", "a"}), ElementsAre(HostRanks{0, 1}, HostRanks{1, 1}, HostRanks{2, 1}));
+  EXPECT_THAT(groupByHost({"a"}), ElementsAre(HostRanks{0, 1}));
 }
 
 TEST_F(JoinedMachineTest, OneBlockIsTheMachine) {

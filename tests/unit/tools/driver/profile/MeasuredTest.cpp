@@ -40,30 +40,30 @@ TEST(FitLink, GivesALinkOfWhatWasNotSlower) {
   }
 }
 
-TEST(Passes, KeepTheMedianOfEachPoint) {
-  Passes passes;
+TEST(MeasurementRounds, KeepTheMedianOfEachPoint) {
+  MeasurementRounds rounds;
   for (auto [first, second, median] : {std::tuple(5.0, 1.0, 5.0), {3.0, 2.0, 3.0}, {4.0, 3.0, 4.0}}) {
-    passes.restart();
-    EXPECT_EQ(llvm::cantFail(passes.median(first)), median);
-    EXPECT_LE(llvm::cantFail(passes.median(second)), 2.0);
+    rounds.restart();
+    EXPECT_EQ(llvm::cantFail(rounds.median(first)), median);
+    EXPECT_LE(llvm::cantFail(rounds.median(second)), 2.0);
   }
 }
 
-/// Later passes measure what the first one did.
-TEST(Passes, LeaveOutWhatTheFirstFindsTooLong) {
-  Passes passes;
-  EXPECT_FALSE(passes.isTooLarge("all_reduce", 1e9));
-  passes.limit("all_reduce", 1000, 0.2, 4000, 1);
-  EXPECT_FALSE(passes.isTooLarge("all_reduce", 4000));
-  passes.limit("all_reduce", 4000, 0.3, 16000, 1);
-  EXPECT_TRUE(passes.isTooLarge("all_reduce", 16000));
-  EXPECT_FALSE(passes.isTooLarge("broadcast", 16000));
-  passes.limit("all_reduce", 1000, 2, 4000, 1);
-  EXPECT_FALSE(passes.isTooLarge("all_reduce", 4000));
-  llvm::cantFail(passes.median(1));
-  passes.restart();
-  passes.limit("broadcast", 1000, 2, 4000, 1);
-  EXPECT_FALSE(passes.isTooLarge("broadcast", 4000));
+/// Later rounds measure what the first one did.
+TEST(MeasurementRounds, LeaveOutWhatTheFirstFindsTooLong) {
+  MeasurementRounds rounds;
+  EXPECT_FALSE(rounds.isTooLarge("all_reduce", 1e9));
+  rounds.limit("all_reduce", 1000, 0.2, 4000, 1);
+  EXPECT_FALSE(rounds.isTooLarge("all_reduce", 4000));
+  rounds.limit("all_reduce", 4000, 0.3, 16000, 1);
+  EXPECT_TRUE(rounds.isTooLarge("all_reduce", 16000));
+  EXPECT_FALSE(rounds.isTooLarge("broadcast", 16000));
+  rounds.limit("all_reduce", 1000, 2, 4000, 1);
+  EXPECT_FALSE(rounds.isTooLarge("all_reduce", 4000));
+  llvm::cantFail(rounds.median(1));
+  rounds.restart();
+  rounds.limit("broadcast", 1000, 2, 4000, 1);
+  EXPECT_FALSE(rounds.isTooLarge("broadcast", 4000));
 }
 
 } // namespace cleave

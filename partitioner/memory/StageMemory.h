@@ -1,0 +1,43 @@
+//===- StageMemory.h - Bytes a stage holds while it runs --------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_MEMORY_STAGEMEMORY_H
+#define CLEAVE_PARTITIONER_MEMORY_STAGEMEMORY_H
+
+#include "ir/Cleave.h"
+#include "ir/ExampleShapes.h"
+#include "ir/inference/ShapeInference.h"
+
+namespace cleave {
+
+/// Bytes on a stage's device, at the example sizes.
+struct StageMemory {
+  int64_t weightBytes = 0;
+  /// Maximum alive at one time beside the weights: values until their last use, received values from the
+  /// start on, outputs until the end, states, and workspace of operators. The request's inputs belong to the
+  /// caller and do not count.
+  int64_t activationBytes = 0;
+};
+
+/// The operations of a stage in order, whether or not the stage is already split from its function.
+struct StageBody {
+  /// `inputs`: all values that the stage takes. `requestInputs`: those of them that are inputs of the
+  /// request.
+  llvm::SmallVector<mlir::Value> inputs, requestInputs;
+  llvm::SmallVector<mlir::Operation *> ops;
+  /// By operation: values whose last use it is, or which it makes and nothing uses. A use inside a region
+  /// counts for the operation that has the region. Values that stay until the end are left out.
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value>> lastUses;
+};
+
+/// \param inferred  values of the function around the stage (see inferExampleShapes).
+/// \param threads   threads that the device uses for an operator.
+StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const ExampleShapes &shapes,
+                     int64_t threads);
+StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
+                     int64_t threads);
+
+/// Bytes of workspace that the operation allocates while it runs, besides its results.
+int64_t workspaceOf(mlir::Operation *op, const ExampleShapes &shapes, int64_t threads);
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_MEMORY_STAGEMEMORY_H

@@ -1,0 +1,55 @@
+//===- CollectiveCall.cpp - The signature of a collective call ------------===//
+#include "runtime/comm/CollectiveCall.h"
+#include "runtime/base/Values.h"
+
+namespace cleave::runtime {
+
+const char *nameOf(CollectiveOp operation) {
+  switch (operation) {
+  case CollectiveOp::AllReduce:
+    return "all_reduce";
+  case CollectiveOp::AllGather:
+    return "all_gather";
+  case CollectiveOp::ReduceScatter:
+    return "reduce_scatter";
+  case CollectiveOp::AllToAll:
+    return "all_to_all";
+  case CollectiveOp::Broadcast:
+    return "broadcast";
+  }
+  return "";
+}
+
+CollectiveCall callOf(CollectiveOp operation, const at::Tensor &tensor, int64_t dim, int64_t other) {
+  return {operation, tensor.scalar_type(), c10::DimVector(tensor.sizes()), dim, other};
+}
+
+/// `rank 1 calls all_gather of float32[2, 3] along 0`.
+static std::string describe(uint32_t rank, const CollectiveCall &call) {
+  std::string text = "rank " + std::to_string(rank) + " calls " + nameOf(call.operation) + " of " +
+                     runtime::describe(call.dtype, call.sizes);
+  if (call.operation == CollectiveOp::Broadcast)
+    return text + " from " + std::to_string(call.other);
+  if (call.dim >= 0)
+    text += " along " + std::to_string(call.dim);
+  return call.other < 0 ? text : text + " to " + std::to_string(call.other);
+}
+
+void verifyCollectiveMatch(uint32_t firstRank, uint32_t count,
+                           llvm::function_ref<const CollectiveCall &(uint32_t)> call) {
+  const CollectiveCall &first = call(0);
+  const bool gathers =
+      first.operation == CollectiveOp::AllGather || first.operation == CollectiveOp::AllToAll;
+  for (uint32_t index = 1; index < count; ++index) {
+    const CollectiveCall &other = call(index);
+    bool isSame = other.operation == first.operation && other.dim == first.dim &&
+                  other.other == first.other && other.dtype == first.dtype &&
+                  other.sizes.size() == first.sizes.size();
+    for (size_t dim = 0; isSame && dim < first.sizes.size(); ++dim)
+      isSame = (gathers && int64_t(dim) == first.dim) || other.sizes[dim] == first.sizes[dim];
+    TORCH_CHECK(isSame, describe(firstRank + index, other), ", ", describe(firstRank, first),
+                "; expected the same call on all ranks of a group");
+  }
+}
+
+} // namespace cleave::runtime

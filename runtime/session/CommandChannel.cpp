@@ -1,0 +1,102 @@
+//===- CommandChannel.cpp - Commands from rank 0 to the others ------------===//
+#include "runtime/session/CommandChannel.h"
+#include "runtime/base/DTypes.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/device/PlanRanks.h"
+#include "runtime/exchange/TransferLimits.h"
+#include "llvm/ADT/STLExtras.h"
+#include <ATen/Functions.h>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::Error;
+using llvm::Expected;
+
+Error agreeOnCoordinator(Membership &membership, bool hasCoordinator) {
+  auto answers = membership.gather(hasCoordinator ? "coordinator" : "", 0);
+  if (!answers)
+    return answers.takeError();
+  for (auto [rank, answer] : llvm::enumerate(*answers))
+    if (answer != answers->front())
+      return llvm::createStringError(membership.fail(
+          "rank " + std::to_string(rank) +
+          (answer.empty() ? " has no coordinator, others have one" : " has a coordinator, others have none") +
+          "; set SessionOptions::hasCoordinator alike in all processes"));
+  return membership.broadcast("", 0).takeError();
+}
+
+// Layout of a command: kind, signature, then each input: a tensor, or a tuple of dtype and sizes if only the
+// sizes are needed.
+
+CommandChannel::CommandChannel(const plan::Plan &plan, Membership &membership, MemoryAccount &account)
+    : plan(plan), membership(membership) {
+  if (membership.rank() != 0)
+    receiver.emplace(membership.transport(), 0, Tag::Commands, account, limitsOfCommand(plan));
+  else
+    for (uint32_t rank = 1; rank < membership.size(); ++rank)
+      senders.try_emplace(rank, membership.transport(), rank, Tag::Commands);
+}
+
+static IValue sizesOf(const at::Tensor &tensor) {
+  std::vector<IValue> words{int64_t(tensor.scalar_type())};
+  words.insert(words.end(), tensor.sizes().begin(), tensor.sizes().end());
+  return c10::ivalue::Tuple::create(std::move(words));
+}
+
+static at::Tensor tensorOf(const IValue &value) {
+  if (value.isTensor())
+    return value.toTensor();
+  const auto &words = value.toTupleRef().elements();
+  TORCH_CHECK(!words.empty(), "found an input without a type");
+  std::vector<int64_t> sizes;
+  for (const IValue &size : llvm::drop_begin(words))
+    sizes.push_back(size.toInt());
+  const int64_t number = words[0].toInt();
+  const auto dtype = c10::ScalarType(number);
+  TORCH_CHECK(number >= 0 && number < int64_t(c10::ScalarType::Undefined) &&
+                  dtypeOf(dtype) != plan::DType::Unknown,
+              "found an input of an unknown element type");
+  return at::empty(sizes, at::TensorOptions(dtype).device(at::kMeta));
+}
+
+Error CommandChannel::send(const Command &command) {
+  return membership.waitFor("for the others to take up a request", [&] {
+    for (auto &[rank, sender] : senders) {
+      const bool reads = command.kind == Command::Kind::Run && readsInputs(plan, rank, command.signature);
+      std::vector<IValue> values{int64_t(command.kind), int64_t(command.signature)};
+      for (const at::Tensor &input : command.inputs)
+        values.push_back(reads ? IValue(input) : sizesOf(input));
+      sender.send(values);
+    }
+  });
+}
+
+Command readCommand(const plan::Plan &plan, llvm::ArrayRef<IValue> values) {
+  TORCH_CHECK(values.size() >= 2, "found ", values.size(), " values, expected a kind and a signature");
+  const int64_t kind = values[0].toInt(), signature = values[1].toInt();
+  TORCH_CHECK(kind >= 0 && kind <= int64_t(Command::Kind::End) && signature >= 0 &&
+                  signature < int64_t(plan.signatures.size()),
+              "found kind ", kind, " and signature ", signature, ", expected those of the plan");
+  Command command{Command::Kind(kind), uint32_t(signature)};
+  for (const IValue &value : values.drop_front(2))
+    command.inputs.push_back(tensorOf(value));
+  return command;
+}
+
+Expected<Command> CommandChannel::receive() {
+  std::vector<IValue> values;
+  try {
+    receiver->take(values);
+    return readCommand(plan, values);
+  } catch (const PeerLost &lost) {
+    membership.reportLost(lost.rank, "rank " + std::to_string(membership.rank()) + " waited for requests");
+  } catch (const TransportClosed &) {
+    // The run has ended.
+  } catch (const std::exception &exception) {
+    membership.fail("rank " + std::to_string(membership.rank()) + ": a request: " + messageOf(exception));
+  }
+  return membership.failure();
+}
+
+} // namespace cleave::runtime

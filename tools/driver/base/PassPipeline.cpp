@@ -1,0 +1,237 @@
+//===- PassPipeline.cpp - Pass pipelines of a compilation -----------------===//
+#include "tools/driver/base/PassPipeline.h"
+#include "codegen/plan/files/OutputBroker.h"
+#include "codegen/plan/files/OutputDirectory.h"
+#include "codegen/plan/files/TemporaryPath.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassInstrumentation.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "passes/Passes.h"
+#include "tools/driver/base/ModelSource.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// The pass that decides which weights are split: the only one that depends on memory.
+static std::string decidingPass(const CompileOptions &options, const PipelineShape &shape) {
+  std::string annotate = "annotate-sharding{tp=" + std::to_string(shape.tensorParallelSize);
+  if (!options.machine.empty())
+    annotate += " machine=" + options.machine;
+  if (shape.leavesDevices())
+    annotate += " devices=" + std::to_string(shape.devices);
+  if (auto memory = shardingMemory(shape))
+    annotate += " memory=" + std::to_string(*memory);
+  if (!shape.shard.empty())
+    annotate += " shard=" + llvm::join(shape.shard, ",");
+  return annotate + "}";
+}
+
+/// The passes that apply the decisions.
+static std::string splittingPasses(const CompileOptions &options) {
+  std::string passes =
+      "propagate-sharding,insert-reshards,partition-spmd,optimize-collectives,canonicalize,cse,infer-types";
+  return passes + (options.rewriteIdioms ? ",rewrite-idioms{only=rms-norm},cse,infer-types" : "");
+}
+
+std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
+  if (shape.tensorParallelSize == 1 || !shape.mayReplicateWeights)
+    return std::nullopt;
+  uint64_t all = 0;
+  const uint32_t devices = shape.devicesPerPipelineRank();
+  const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
+  for (uint32_t rank = 0; rank < shape.pipelineParallelSize; ++rank) {
+    std::optional<int64_t> least;
+    for (const auto &bytes : llvm::ArrayRef(memory).slice(rank * devices, devices))
+      if (bytes)
+        least = std::min(least.value_or(*bytes), *bytes);
+    if (!least)
+      return std::nullopt;
+    all = llvm::SaturatingAdd<uint64_t>(all, *least);
+  }
+  return std::min<uint64_t>(all, INT64_MAX);
+}
+
+std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape) {
+  std::string types = "strip-boundaries";
+  if (!options.capturePoints.empty())
+    types += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
+  std::vector<std::string> steps{types + ",canonicalize,infer-types" +
+                                 (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse"};
+  const bool isSplit = shape.tensorParallelSize > 1;
+  std::vector<std::string> changes;
+  if (options.rewriteIdioms)
+    changes.push_back("rewrite-idioms" +
+                      std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") +
+                      ",cse,infer-types");
+  if (options.dtype != "traced")
+    changes.push_back("lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types");
+  if (!changes.empty())
+    steps.push_back(llvm::join(changes, ","));
+  if (isSplit)
+    steps.insert(steps.end(), {decidingPass(options, shape), splittingPasses(options)});
+  return steps;
+}
+
+std::string cuttingPasses(const CompileOptions &options, const PipelineShape &shape) {
+  std::string assign = "assign-stages{stages=" + std::to_string(shape.stages);
+  if (shape.pipelineParallelSize != shape.stages)
+    assign += " ranks=" + std::to_string(shape.pipelineParallelSize);
+  const std::string dp = shape.dataParallelSize > 1 ? " dp=" + std::to_string(shape.dataParallelSize) : "";
+  assign += dp;
+  std::string schedule = "assign-schedule{ranks=" + std::to_string(shape.pipelineParallelSize) + dp +
+                         " microbatches=" + std::to_string(shape.microbatches);
+  if (!shape.batch.empty())
+    schedule += " batch=" + shape.batch;
+  if (!options.machine.empty()) {
+    assign += " machine=" + options.machine;
+    schedule += " machine=" + options.machine;
+  }
+  if (shape.memoryGiven && shape.weightLimits.empty())
+    assign += " memory=" + std::to_string(*shape.memoryGiven);
+  if (!options.stageBefore.empty())
+    assign += " stage-before=" + llvm::join(options.stageBefore, ",");
+  if (!shape.weightLimits.empty()) {
+    auto limits = llvm::map_range(shape.weightLimits, [](int64_t bytes) { return std::to_string(bytes); });
+    assign += " weight-limits=" + llvm::join(limits, ",");
+  }
+  if (shape.cutWork)
+    assign += " steps=" + std::to_string(*shape.cutWork);
+  return assign + "}," + schedule + "},split-stages";
+}
+
+static std::string wholePipeline(const Twine &passes) {
+  return ("builtin.module(func.func(" + passes + "))").str();
+}
+
+std::string passPipelineOf(const CompileOptions &options, const PipelineShape &shape) {
+  return wholePipeline(llvm::join(shardingSteps(options, shape), ",") + "," + cuttingPasses(options, shape));
+}
+
+unsigned countPasses(StringRef passes) {
+  unsigned count = 1, depth = 0;
+  for (char c : passes) {
+    depth += c == '{';
+    depth -= c == '}';
+    count += c == ',' && depth == 0;
+  }
+  return count;
+}
+
+namespace {
+/// Writes the function after each pass, each file atomically, until a write fails.
+class IrWriter : public PassInstrumentation {
+public:
+  IrWriter(const IrFiles &files, std::string &failure) : files(files), count(files.done), failure(failure) {}
+
+  void runAfterPass(Pass *pass, Operation *op) override { write(pass, op); }
+  void runAfterPassFailed(Pass *pass, Operation *op) override { write(pass, op); }
+
+private:
+  void write(Pass *pass, Operation *op) {
+    if (!failure.empty() || !isa<func::FuncOp>(op) || pass->getArgument().empty())
+      return;
+    llvm::SmallString<256> path(files.folder);
+    llvm::sys::path::append(path, llvm::formatv("{0,0+2}-{1}.mlir", ++count, pass->getArgument()).str());
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    op->getParentOp()->print(out,
+                             OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
+    if (auto error = plan::writeFileAtomically(path, text))
+      failure = "--emit-ir: " + toString(std::move(error));
+  }
+
+  const IrFiles &files;
+  unsigned count;
+  std::string &failure;
+};
+
+/// Reports each pass when it begins.
+class PassTeller : public PassInstrumentation {
+public:
+  PassTeller(llvm::function_ref<void(StringRef)> begins) : begins(begins) {}
+
+  void runBeforePass(Pass *pass, Operation *) override {
+    if (!pass->getArgument().empty())
+      begins(pass->getArgument());
+  }
+
+private:
+  llvm::function_ref<void(StringRef)> begins;
+};
+} // namespace
+
+/// True if `path`, which may not exist, is the plan's folder or inside it.
+static bool isInPlan(StringRef path, StringRef plan) {
+  llvm::Expected<std::string> resolved = plan::resolveOutputPath(path);
+  if (!resolved) {
+    // A folder that it is in is not there either.
+    llvm::consumeError(resolved.takeError());
+    return false;
+  }
+  StringRef within = *resolved;
+  while (!within.empty() && within != plan)
+    within = llvm::sys::path::parent_path(within);
+  return within == plan;
+}
+
+llvm::Error checkIrFolder(StringRef folder, StringRef output) {
+  namespace fs = llvm::sys::fs;
+  if (folder.empty())
+    return llvm::Error::success();
+  auto refuse = [&](const llvm::Twine &why) {
+    return llvm::createStringError("--emit-ir " + folder + ": " + why + "; give another name");
+  };
+  llvm::Expected<std::string> plan = plan::resolveOutputPath(output);
+  if (!plan)
+    return plan.takeError();
+  for (StringRef path = folder.rtrim('/'); !path.empty(); path = llvm::sys::path::parent_path(path)) {
+    if (isInPlan(path, *plan))
+      return refuse("is in the folder of the plan, which holds nothing else");
+    if (fs::is_symlink_file(path) && !fs::exists(path))
+      return refuse((path == folder ? "" : path + " ") + "is a link to nothing");
+    if (!fs::exists(path))
+      continue;
+    if (!fs::is_directory(path))
+      return refuse((path == folder ? "" : path + " ") +
+                    "is a file, expected a folder for the IR after each pass");
+    return fs::can_write(path) ? llvm::Error::success() : refuse(path + " cannot be written");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error runPassPipeline(ModuleOp module, StringRef passes, const IrFiles &files,
+                            llvm::function_ref<void(StringRef)> begins) {
+  static bool isRegistered = [] {
+    registerPasses();
+    return true;
+  }();
+  (void)isRegistered;
+  PassManager manager(module.getContext(), ModuleOp::getOperationName(), OpPassManager::Nesting::Explicit);
+  std::string text;
+  llvm::raw_string_ostream errors(text);
+  auto parsed = parsePassPipeline(wholePipeline(passes), errors);
+  if (failed(parsed))
+    return llvm::createStringError("pass pipeline: " + text);
+  static_cast<OpPassManager &>(manager) = std::move(*parsed);
+  manager.addInstrumentation(std::make_unique<PassTeller>(begins));
+  std::string failure;
+  if (!files.folder.empty()) {
+    if (llvm::Error error = plan::OutputBroker::makeIrFolder(files.folder))
+      return llvm::createStringError("--emit-ir: " + toString(std::move(error)));
+    manager.addInstrumentation(std::make_unique<IrWriter>(files, failure));
+  }
+  bool isDone = succeeded(manager.run(module));
+  if (!failure.empty())
+    return llvm::createStringError(failure);
+  return isDone ? llvm::Error::success() : llvm::createStringError("a pass failed");
+}
+
+} // namespace cleave
