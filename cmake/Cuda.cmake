@@ -9,7 +9,7 @@ find_path(CLEAVE_NCCL_INCLUDE nccl.h HINTS ${CLEAVE_TORCH}/../nvidia/nccl/includ
 
 function(find_cuda_headers RESULT)
   set(PYPI ${CLEAVE_NVIDIA_DIR}/include)
-  if(EXISTS ${PYPI}/cuda_runtime_api.h AND EXISTS ${PYPI}/crt/host_defines.h)
+  if(EXISTS ${PYPI}/cuda_runtime_api.h AND EXISTS ${PYPI}/crt/host_defines.h AND EXISTS ${PYPI}/nv/target)
     set(${RESULT} ${PYPI} PARENT_SCOPE)
     return()
   endif()
@@ -33,7 +33,7 @@ elseif(CLEAVE_CUDA STREQUAL "ON")
   message(FATAL_ERROR "CUDA plugin: found no headers of CUDA and NCCL beside the torch wheel and no CUDA toolkit 13; "
     "run `make setup` or install one, or pass -DCLEAVE_CUDA=OFF")
 elseif(CLEAVE_CUDA)
-  message(STATUS "CUDA plugin: left out, as there are no headers of CUDA and NCCL (no nvidia-cuda-crt in .venv, no toolkit 13)")
+  message(STATUS "CUDA plugin: left out, as there are no headers of CUDA and NCCL (no nvidia-cuda-crt and nvidia-cuda-cccl in .venv, no toolkit 13)")
 else()
   message(STATUS "CUDA plugin: left out, as CLEAVE_CUDA is OFF")
 endif()
