@@ -48,7 +48,7 @@ def test_shrunk_by_rule_over_a_mesh(name, tmp_path):
         assert found["error"] <= found["allowed"] <= 1e-4
     found = rolling.rolled(BIN / "rollModel", path)
     assert not found["reason"] and not found["failures"], rolling.summary([found])
-    assert found["rolled"] == found["classes"] > 10
+    assert found["rolled"] == found["groups"] > 10
 
 
 def test_counts_collectives_of_repeated_modules():
