@@ -14,11 +14,11 @@
 
 namespace cleave {
 
-/// By dynamic dimension: its index among a signature's symbols.
+/// By name of a dynamic dimension: its index among the signature's symbols.
 using SymbolIndices = llvm::StringMap<uint32_t>;
 
 plan::DType dtypeOf(mlir::Type element);
-/// A name without an index gets one that the plan's validation refuses.
+/// A symbol that `symbols` lacks gets an index out of range, so that `validate` refuses the plan.
 std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices &symbols);
 /// Sizes and strides; strides are row-major for a type without a layout. Unranked if the IR's type is.
 std::unique_ptr<plan::TensorType> tensorTypeOf(mlir::Type type, const SymbolIndices &symbols);

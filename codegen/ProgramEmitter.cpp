@@ -112,7 +112,7 @@ bool ProgramEmitter::emitFixed(Operation *op) {
 }
 
 /// Emits no instruction: the module's output is the value itself.
-void ProgramEmitter::emitBoundary(BoundaryOp boundary) {
+void ProgramEmitter::emitCapturePoint(BoundaryOp boundary) {
   slots[boundary] = slot(boundary.getValue());
   auto point = std::make_unique<plan::CapturePoint>();
   point->path = boundary.getPath().str();
@@ -127,7 +127,7 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
   if (emitFixed(op))
     return success();
   if (auto boundary = dyn_cast<BoundaryOp>(op)) {
-    emitBoundary(boundary);
+    emitCapturePoint(boundary);
     return success();
   }
   if (auto call = dyn_cast<OperatorOp>(op))

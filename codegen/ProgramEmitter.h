@@ -46,7 +46,7 @@ public:
   /// Fails with a diagnostic on an operation without an instruction.
   mlir::FailureOr<std::unique_ptr<plan::Program>> emit(StageOp stage);
 
-  /// Capture points for the boundaries of the stage.
+  /// Capture points of the module boundaries (BoundaryOp) in the stage.
   std::vector<std::unique_ptr<plan::CapturePoint>> takeCapturePoints() { return std::move(captures); }
 
 private:
@@ -57,7 +57,7 @@ private:
   /// Emits a value that exists before the program runs: a constant, size or weight. False for other
   /// operations.
   bool emitFixed(mlir::Operation *op);
-  void emitBoundary(BoundaryOp boundary);
+  void emitCapturePoint(BoundaryOp boundary);
   std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   /// Index of a state in the plan's table; adds it if needed.
@@ -67,7 +67,8 @@ private:
   /// Collects the slots that an instruction reads, including in its blocks.
   void collectReads(const plan::Instruction &instruction, llvm::SetVector<uint32_t> &reads) const;
   uint32_t define(mlir::Value value);
-  /// The slot of a value that was defined before; for another value, one that the plan's validation refuses.
+  /// The slot of a value that was defined before; for another value, a slot out of range, so that `validate`
+  /// refuses the plan.
   uint32_t slot(mlir::Value value) const;
 
   PlanTables &tables;

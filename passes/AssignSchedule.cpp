@@ -90,10 +90,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   }
 
   void report(const BatchObstacle &obstacle) {
-    const StringRef what = dp == 1 ? "micro-batches are not parts of it; use --microbatches 1"
-                           : microbatches > 1
-                               ? "dp and micro-batches do not split it; use --mesh dp=1 and --microbatches 1"
-                               : "dp does not split it; use --mesh dp=1";
+    const StringRef what =
+        dp == 1            ? "micro-batches are not parts of it; use --microbatches 1"
+        : microbatches > 1 ? "dp and micro-batches do not split it; use dp=1 in --mesh, and --microbatches 1"
+                           : "dp does not split it; use dp=1 in --mesh";
     obstacle.op->emitError() << obstacle.operationName() << " " << obstacle.reason << ", so " << what;
     signalPassFailure();
   }

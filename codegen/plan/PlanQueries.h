@@ -64,7 +64,7 @@ const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage);
 /// Prediction for one tensor-parallel rank.
 const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage, uint32_t tpRank);
 
-/// The first schedule of a signature.
+/// The schedule of `signature`; its first one, if it has several.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 
 /// The pipeline's bubble fraction for one request at a time and equal stages: (p-1) / (v m + p-1) for p ranks

@@ -51,8 +51,8 @@ llvm::Error checkTree(const llvm::Twine &where, const Tree *tree, size_t leaves)
 /// By symbol of a signature: its size in the example inputs.
 std::vector<int64_t> tracedSizes(const Signature &signature);
 
-/// Checks symbols, inputs, outputs and their trees, but not which results the outputs are.
-/// (ValidateSignature.cpp)
+/// Checks symbols, inputs, outputs and their trees, but not that the stages and result indices of outputs
+/// exist. (ValidateSignature.cpp)
 llvm::Error checkSignature(const Plan &plan, const Signature &signature);
 /// Check weights, their shards and the files that hold them. (ValidateWeights.cpp)
 llvm::Error checkWeights(const Plan &plan);

@@ -23,22 +23,6 @@ public:
   virtual at::Tensor broadcast(const at::Tensor &tensor, int64_t root) = 0;
 };
 
-/// Sets the communicator of operators that this thread executes, while the object lives; null for none.
-class CommunicatorScope {
-public:
-  explicit CommunicatorScope(Communicator *communicator);
-  ~CommunicatorScope();
-  CommunicatorScope(const CommunicatorScope &) = delete;
-  CommunicatorScope &operator=(const CommunicatorScope &) = delete;
-
-private:
-  Communicator *const outer;
-};
-
-/// Registers PyTorch kernels for the operators of collectives/Collectives.h. They use the communicator of
-/// their thread. May be called again.
-void registerCollectiveKernels();
-
 } // namespace cleave::runtime
 
 #endif // CLEAVE_RUNTIME_COMM_COMMUNICATOR_H

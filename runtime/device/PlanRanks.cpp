@@ -105,9 +105,4 @@ bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature) {
   });
 }
 
-const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature) {
-  return **llvm::find_if(plan.schedules,
-                         [&](const auto &schedule) { return schedule->signature == signature; });
-}
-
 } // namespace cleave::runtime

@@ -40,9 +40,6 @@ std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t r
 /// True if `rank` reads the data of `signature`'s inputs, not only their sizes.
 bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature);
 
-/// The schedule of `signature`.
-const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
-
 } // namespace cleave::runtime
 
 #endif // CLEAVE_RUNTIME_DEVICE_PLANRANKS_H

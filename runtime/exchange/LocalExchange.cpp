@@ -7,7 +7,13 @@ namespace cleave::runtime {
 LocalExchange::LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers,
                              uint32_t microbatches, CancellationToken &cancellation)
     : groupSize(groupSize), microbatches(microbatches), cancellation(cancellation),
-      mailboxes(transfers * microbatches) {
+      mailboxes(transfers * microbatches), waker(cancellation, [this] {
+        // A thread that has checked the condition and is about to sleep holds the lock.
+        {
+          std::lock_guard lock(mutex);
+        }
+        changed.notify_all();
+      }) {
   const bool haveCores = ranks.size() <= std::thread::hardware_concurrency();
   for (uint32_t first = 0; groupSize > 1 && first <= ranks.back(); first += groupSize)
     groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, cancellation));
@@ -19,20 +25,6 @@ Communicator *LocalExchange::communicatorOf(uint32_t rank) {
 
 std::string LocalExchange::awaited(uint32_t rank) const {
   return groups.empty() ? "" : groups[rank / groupSize]->awaited(rank % groupSize);
-}
-
-std::string LocalExchange::reportLost(uint32_t rank, const std::string &context) {
-  return "rank " + std::to_string(rank) + " has died; " + context;
-}
-
-void LocalExchange::wake() {
-  // A thread that has checked the condition and is about to sleep holds the lock.
-  {
-    std::lock_guard lock(mutex);
-  }
-  changed.notify_all();
-  for (const auto &group : groups)
-    group->wake();
 }
 
 template <typename Condition>

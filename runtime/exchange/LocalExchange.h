@@ -19,8 +19,10 @@ class LocalExchange final : public Exchange {
 public:
   /// \param ranks         the ranks that take part, ascending.
   /// \param groupSize     size of a tensor-parallel group. The first rank of a group is a multiple of it.
-  /// \param transfers     transfers of one micro-batch, of all ranks that hold the same stages.
-  /// \param microbatches  maximum of a data-parallel rank.
+  /// \param transfers     number of transfers per micro-batch index, over all data- and tensor-parallel
+  ///     ranks; P2PKey::transfer is below it.
+  /// \param microbatches  largest number of micro-batches that one data-parallel rank runs;
+  ///     P2PKey::microbatch is below it.
   /// \param cancellation  of the request; must outlive the result.
   LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers, uint32_t microbatches,
                 CancellationToken &cancellation);
@@ -32,11 +34,7 @@ public:
   void sendOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
   bool receivesOutputs(uint32_t) const override { return false; }
   std::vector<Output> receiveOutputs(uint32_t, const Microbatches &) override { return {}; }
-  void wake() override;
-  std::string agreeOnFailure(std::string message) override { return message; }
-  std::string reportLost(uint32_t rank, const std::string &context) override;
   std::string awaited(uint32_t rank) const override;
-  std::string describeRanks() override { return ""; }
 
 private:
   struct Mailbox {
@@ -58,6 +56,7 @@ private:
   std::vector<Mailbox> mailboxes;
   /// By group; empty where tensor-parallel groups have one rank.
   std::vector<std::unique_ptr<LocalGroup>> groups;
+  const CancellationToken::Waker waker;
 };
 
 } // namespace cleave::runtime

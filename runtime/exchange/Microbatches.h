@@ -27,7 +27,7 @@ public:
   at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
   /// True if leaf `leaf` of the outputs is joined from the micro-batches. Otherwise all micro-batches make
   /// the same value.
-  bool joins(size_t leaf) const { return batchOf(leaf).has_value(); }
+  bool joins(size_t leaf) const { return batchDimOf(leaf).has_value(); }
   /// For a joined leaf: allocates the whole output on the device `device`, where micro-batch `microbatch`
   /// makes `output`. CPU memory that a GPU writes to is pinned.
   at::Tensor allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
@@ -40,7 +40,7 @@ public:
 
 private:
   /// The dimension along which an output is joined.
-  std::optional<uint32_t> batchOf(size_t leaf) const;
+  std::optional<uint32_t> batchDimOf(size_t leaf) const;
 
   const plan::Signature &signature;
   /// Samples of the request; 0 if it is not split.

@@ -1,5 +1,6 @@
 //===- PeerExchange.cpp - Ranks as processes ------------------------------===//
 #include "runtime/exchange/PeerExchange.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/device/PlanRanks.h"
 #include "runtime/exchange/TransferLimits.h"
@@ -160,10 +161,6 @@ std::vector<Output> PeerExchange::receiveOutputs(uint32_t signature, const Micro
       outputs.push_back({part.leaf, part.microbatch, value.toTensor()});
   }
   return outputs;
-}
-
-std::string PeerExchange::describeRanks() {
-  return "rank " + std::to_string(membership.rank()) + " " + status() + ", " + membership.describeOthers();
 }
 
 } // namespace cleave::runtime

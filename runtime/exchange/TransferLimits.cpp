@@ -2,6 +2,7 @@
 #include "runtime/exchange/TransferLimits.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/device/PlanRanks.h"
 #include "llvm/ADT/STLExtras.h"

@@ -139,6 +139,8 @@ Error ProgramLoader::loadCall(LoadedInstruction &loaded) {
     if (argument.alias_info() && argument.alias_info()->isWrite() && persistent.test(slot))
       return llvm::createStringError("it writes to operand " + argument.name() +
                                      ", which is a constant of the plan");
+  if ((loaded.collective = collectiveOf(plan.operators[source.op])))
+    loaded.kind = InstructionKind::Collective;
   loaded.operation = device.is_cpu() ? &(*resolved)->onCpu : &(*resolved)->operation;
   loaded.countsOperands = schema.is_vararg();
   if (!device.is_cpu() && !schema.is_vararg())

@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
 
 #include "codegen/plan/Plan.h"
+#include "runtime/comm/CollectiveCall.h"
 #include "runtime/operators/Operators.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/BitVector.h"
@@ -24,10 +25,12 @@ struct Operand {
 struct LoadedBlock;
 
 struct LoadedInstruction {
+  /// Collective for calls of collectives.
   plan::InstructionKind kind;
   /// Call: the operator, and whether it takes the number of its operands as a last operand (`aten::format`).
   torch::jit::Operation *operation = nullptr;
   bool countsOperands = false;
+  std::optional<CollectiveOp> collective;
   /// List: the element type. Dict: key and value types.
   c10::TypePtr element, value;
   /// List of numbers: index of the kept list that it refills.

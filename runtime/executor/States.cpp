@@ -5,10 +5,20 @@
 
 namespace cleave::runtime {
 
-void States::write(uint32_t state, const c10::IValue &value) {
+/// True if `value` is the only reference to the tensor, and the tensor the only one in its memory.
+static bool isSoleReference(const c10::IValue &value) {
+  const at::Tensor &tensor = value.toTensor();
+  return value.use_count() == 1 && tensor.has_storage() && tensor.storage().use_count() == 1 &&
+         tensor.is_contiguous() && tensor.nbytes() == tensor.storage().nbytes();
+}
+
+void States::write(uint32_t state, c10::IValue value) {
   const bool isTensor = value.isTensor() && value.toTensor().defined();
-  written[state] =
-      isTensor ? c10::IValue(value.toTensor().clone(at::MemoryFormat::Contiguous)) : value.deepcopy();
+  if (isTensor && isSoleReference(value))
+    written[state] = std::move(value);
+  else
+    written[state] =
+        isTensor ? c10::IValue(value.toTensor().clone(at::MemoryFormat::Contiguous)) : value.deepcopy();
 }
 
 at::Tensor States::copiedIfAliased(at::Tensor value) const {

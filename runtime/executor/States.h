@@ -24,8 +24,9 @@ public:
   c10::IValue read(uint32_t state, c10::IValue initial) const {
     return current[state] ? *current[state] : std::move(initial);
   }
-  /// Stores a contiguous copy: `value` may be the caller's, or a view of something larger.
-  void write(uint32_t state, const c10::IValue &value);
+  /// Takes a contiguous tensor that nothing else refers to. Of any other value it stores a copy: the value
+  /// may be the caller's, or a view of something larger.
+  void write(uint32_t state, c10::IValue value);
   /// `value`, or a copy if it shares memory with a state. For callers that may write to the result.
   at::Tensor copiedIfAliased(at::Tensor value) const;
 

@@ -3,7 +3,6 @@
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanQueries.h"
 #include "runtime/base/Exceptions.h"
-#include "runtime/comm/Communicator.h"
 #include "runtime/comm/Transport.h"
 #include "runtime/device/PlanRanks.h"
 #include "runtime/device/Streams.h"
@@ -77,20 +76,20 @@ static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers
   });
 }
 
-void Rank::loadSteps(uint32_t signature) {
+void Rank::resolveActions(uint32_t signature) {
   Part &part = parts[signature];
   for (const auto &action : scheduleOf(plan, signature).ranks[index]->actions) {
-    Step step{action.get(),
-              plan::globalMicrobatch(plan, index, action->microbatch),
-              part.find(action->stage),
-              transferOf(part.transfers, *action),
-              {}};
+    ResolvedAction resolved{action.get(),
+                            plan::globalMicrobatch(plan, index, action->microbatch),
+                            part.find(action->stage),
+                            transferOf(part.transfers, *action),
+                            {}};
     // Values go to the same data-parallel and tensor-parallel rank of the other stage.
     const size_t position = index % (size_t(plan.mesh->dp) * plan.mesh->tp);
-    if (step.transfer)
-      step.key = {position * part.transfers.size() + (step.transfer - part.transfers.data()),
-                  action->microbatch, peerOf(plan, index, *action)};
-    part.steps.push_back(step);
+    if (resolved.transfer)
+      resolved.key = {position * part.transfers.size() + (resolved.transfer - part.transfers.data()),
+                      action->microbatch, peerOf(plan, index, *action)};
+    part.actions.push_back(resolved);
   }
 }
 
@@ -122,7 +121,7 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
     if (Error error = rank->loadStage(*program, operators, states))
       return error;
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
-    rank->loadSteps(signature);
+    rank->resolveActions(signature);
   // GPU work of this thread is not ordered before that of the device's thread.
   if (Error error = catching([&]() -> Error {
         synchronize(worker.device());
@@ -134,24 +133,23 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
 
 void Rank::execute(Request &request, uint32_t signature) {
   const Part &part = parts[signature];
-  CommunicatorScope scope(request.exchange().communicatorOf(index));
   bool isGoing = true;
-  for (const Step &step : part.steps) {
-    isGoing = isGoing && !request.failed();
+  for (const ResolvedAction &resolved : part.actions) {
+    isGoing = isGoing && !request.cancellation.isCancelled();
     if (!isGoing)
       break;
     // A small batch has fewer micro-batches than the plan; all ranks of one data-parallel index skip the same
     // ones.
-    if (step.microbatch >= request.microbatches.count())
+    if (resolved.microbatch >= request.microbatches.count())
       continue;
-    current.store(&step, std::memory_order_release);
-    request.enter(index, *step.action, step.stage);
+    current.store(&resolved, std::memory_order_release);
+    request.enter(index, *resolved.action, resolved.stage);
     const TraceEvent::Clock::time_point begin = TraceEvent::Clock::now();
-    isGoing = attempt(request, step, [&] { return perform(request, part, step); });
-    note(request, *step.action, begin);
+    isGoing = attempt(request, resolved, [&] { return perform(request, part, resolved); });
+    record(request, *resolved.action, begin);
   }
-  if (isGoing && !request.failed())
-    attempt(request, part.steps.back(), [&] {
+  if (isGoing && !request.cancellation.isCancelled())
+    attempt(request, part.actions.back(), [&] {
       synchronize(worker.device());
       request.sendOutputs(signature);
       return true;
@@ -162,17 +160,17 @@ void Rank::execute(Request &request, uint32_t signature) {
   request.leave(index, worker.memory());
 }
 
-bool Rank::attempt(Request &request, const Step &step, llvm::function_ref<bool()> work) {
+bool Rank::attempt(Request &request, const ResolvedAction &resolved, llvm::function_ref<bool()> work) {
   Exchange &exchange = request.exchange();
   try {
     return work();
   } catch (const PeerLost &lost) {
     const std::string context = "rank " + std::to_string(index) + " " + describe(exchange.awaited(index));
-    request.fail(exchange.reportLost(lost.rank, context));
+    request.cancellation.cancelLost(lost.rank, context);
   } catch (const std::exception &exception) {
-    std::string position = step.stage->position();
-    request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") +
-                 messageOf(exception));
+    std::string position = resolved.stage->position();
+    request.cancellation.cancel(where(index, resolved.action->stage) +
+                                (position.empty() ? "" : position + ": ") + messageOf(exception));
   }
   return false;
 }
@@ -186,10 +184,10 @@ static std::string edgeOf(const plan::Action &action) {
 }
 
 std::string Rank::describe(const std::string &awaited) const {
-  const Step *step = current.load(std::memory_order_acquire);
-  if (!step)
+  const ResolvedAction *resolved = current.load(std::memory_order_acquire);
+  if (!resolved)
     return "is between requests";
-  const plan::Action &action = *step->action;
+  const plan::Action &action = *resolved->action;
   constexpr size_t shown = 2;
   const auto &paths = plan.stages[action.stage]->module_paths;
   std::string modules =
@@ -201,12 +199,12 @@ std::string Rank::describe(const std::string &awaited) const {
   if (action.kind == ActionKind::Send)
     return text + "waits for stage " + std::to_string(action.peer_stage) + " to take values, " +
            edgeOf(action);
-  const std::string position = step->stage->position();
+  const std::string position = resolved->stage->position();
   text += awaited.empty() ? "is computing" : "waits for " + awaited + " at";
   return text + (position.empty() ? " micro-batch " + std::to_string(action.microbatch) : " " + position);
 }
 
-void Rank::note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin) {
+void Rank::record(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin) {
   const TraceEvent::Clock::time_point end = TraceEvent::Clock::now();
   if (action.kind == ActionKind::Forward)
     busyNanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
@@ -221,45 +219,45 @@ std::vector<TraceEvent> Rank::takeTrace() {
   return std::exchange(trace, {});
 }
 
-bool Rank::perform(Request &request, const Part &part, const Step &step) {
-  switch (step.action->kind) {
+bool Rank::perform(Request &request, const Part &part, const ResolvedAction &resolved) {
+  switch (resolved.action->kind) {
   case ActionKind::Forward:
-    forward(request, part, step);
+    forward(request, part, resolved);
     return true;
   case ActionKind::Send:
-    return send(request, step);
+    return send(request, resolved);
   case ActionKind::Recv:
-    return receive(request, step);
+    return receive(request, resolved);
   default:
     TORCH_INTERNAL_ASSERT(false, "checkSupported refuses the other kinds");
   }
 }
 
-bool Rank::send(Request &request, const Step &step) {
-  step.stage->take(*step.transfer, step.action->microbatch, moved);
-  return request.exchange().send(step.key, moved);
+bool Rank::send(Request &request, const ResolvedAction &resolved) {
+  resolved.stage->take(*resolved.transfer, resolved.action->microbatch, moved);
+  return request.exchange().send(resolved.key, moved);
 }
 
-bool Rank::receive(Request &request, const Step &step) {
-  if (!request.exchange().receive(step.key, worker.memory(), moved))
+bool Rank::receive(Request &request, const ResolvedAction &resolved) {
+  if (!request.exchange().receive(resolved.key, worker.memory(), moved))
     return false;
-  const size_t expected = step.transfer->inputs.size();
-  TORCH_CHECK(moved.size() == expected, "found ", moved.size(), " values of rank ", step.key.peer,
+  const size_t expected = resolved.transfer->inputs.size();
+  TORCH_CHECK(moved.size() == expected, "found ", moved.size(), " values of rank ", resolved.key.peer,
               ", expected ", expected);
   worker.toDevice(moved);
-  step.stage->receive(*step.transfer, step.action->microbatch, moved);
+  resolved.stage->receive(*resolved.transfer, resolved.action->microbatch, moved);
   return true;
 }
 
-void Rank::forward(Request &request, const Part &part, const Step &step) {
-  const uint32_t microbatch = step.action->microbatch;
+void Rank::forward(Request &request, const Part &part, const ResolvedAction &resolved) {
+  const uint32_t microbatch = resolved.action->microbatch;
   // There are no actions between stages of one rank.
   for (const plan::Transfer &transfer : part.transfers)
-    if (StageRun *giver = part.find(transfer.from); giver && transfer.to == step.stage->stage()) {
+    if (StageRun *giver = part.find(transfer.from); giver && transfer.to == resolved.stage->stage()) {
       giver->take(transfer, microbatch, moved);
-      step.stage->receive(transfer, microbatch, moved);
+      resolved.stage->receive(transfer, microbatch, moved);
     }
-  step.stage->forward(request, microbatch, step.microbatch);
+  resolved.stage->forward(request, request.exchange().communicatorOf(index), microbatch, resolved.microbatch);
   // Then the GPU's time counts for this stage; otherwise the thread continues while the GPU works.
   if (options.traced)
     synchronize(worker.device());

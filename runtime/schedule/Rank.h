@@ -37,7 +37,7 @@ public:
                                                     States &states, RankOptions options);
 
   /// True if this rank has actions for `signature`.
-  bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }
+  bool takesPart(uint32_t signature) const { return !parts[signature].actions.empty(); }
   /// Performs this rank's actions for a request, on the thread of its device. Failures become failures of the
   /// request.
   void execute(Request &request, uint32_t signature);
@@ -57,7 +57,8 @@ public:
   uint32_t number() const { return index; }
 
 private:
-  struct Step {
+  /// An action of the schedule, with what it refers to.
+  struct ResolvedAction {
     const plan::Action *action;
     /// The action's micro-batch, as an index among those of all data-parallel ranks.
     uint64_t microbatch;
@@ -70,7 +71,7 @@ private:
   struct Part {
     std::vector<plan::Transfer> transfers;
     std::vector<std::unique_ptr<StageRun>> stages;
-    std::vector<Step> steps;
+    std::vector<ResolvedAction> actions;
 
     /// Null when the stage is another rank's.
     StageRun *find(uint32_t stage) const;
@@ -81,16 +82,16 @@ private:
   /// Fails if the weights, or the predicted peak, exceed the plan's memory limit.
   llvm::Error checkMemory() const;
   llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
-  void loadSteps(uint32_t signature);
+  void resolveActions(uint32_t signature);
   /// Adds the action to the busy time and the trace.
-  void note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
+  void record(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
   /// Runs `work`, whose exceptions become failures of the request. False if it throws or returns false.
-  bool attempt(Request &request, const Step &step, llvm::function_ref<bool()> work);
-  /// Performs one step; false when the request failed meanwhile.
-  bool perform(Request &request, const Part &part, const Step &step);
-  void forward(Request &request, const Part &part, const Step &step);
-  bool send(Request &request, const Step &step);
-  bool receive(Request &request, const Step &step);
+  bool attempt(Request &request, const ResolvedAction &resolved, llvm::function_ref<bool()> work);
+  /// Performs one action; false when the request failed meanwhile.
+  bool perform(Request &request, const Part &part, const ResolvedAction &resolved);
+  void forward(Request &request, const Part &part, const ResolvedAction &resolved);
+  bool send(Request &request, const ResolvedAction &resolved);
+  bool receive(Request &request, const ResolvedAction &resolved);
 
   const plan::Plan &plan;
   const uint32_t index;
@@ -99,8 +100,8 @@ private:
   /// By signature.
   std::vector<Part> parts;
   std::atomic<int64_t> busyNanoseconds{0};
-  /// The current step; null between requests.
-  std::atomic<const Step *> current{nullptr};
+  /// The current action; null between requests.
+  std::atomic<const ResolvedAction *> current{nullptr};
   /// Values of a transfer; kept for its capacity.
   std::vector<c10::IValue> moved;
   const RankOptions options;

@@ -12,43 +12,30 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  std::shared_ptr<AdmissionController> admissions, AdmissionController::Admission admission,
                  llvm::MutableArrayRef<States> states,
                  llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
-                 c10::Device outputDevice, bool collects, std::function<void(const std::string &)> onTimeout)
+                 c10::Device outputDevice, bool collects, FailureAgreement *processes,
+                 std::function<void(const std::string &)> onTimeout)
     : number(number), microbatches(std::move(microbatches)), outputDevice(outputDevice),
+      cancellation({.timeout = admissions->timeout,
+                    .processes = processes,
+                    .earliestBegin = [admissions] { return admissions->lastEnd(); },
+                    .describeRanks = [this] { return describeStuck(); },
+                    .onTimeout = std::move(onTimeout)}),
       inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
       admissions(std::move(admissions)), admission(std::move(admission)), states(states),
-      onTimeout(std::move(onTimeout)), working(rankIds.size() + collects) {
+      working(rankIds.size() + collects), waker(cancellation, [this] {
+        this->admissions->recordEnd();
+        {
+          std::lock_guard lock(mutex);
+        }
+        changed.notify_all();
+      }) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
-  ranksExchange = connect(*this);
+  ranksExchange = connect(cancellation);
 }
 
 Request::RankState &Request::stateOf(uint32_t rank) {
   return *llvm::find_if(ranks, [&](const RankState &state) { return state.rank == rank; });
-}
-
-Request::Clock::time_point Request::deadline() {
-  std::lock_guard lock(mutex);
-  return deadlineLocked();
-}
-
-void Request::expire() {
-  const std::string message = describeStuck();
-  if (fail(message) && onTimeout)
-    onTimeout(message);
-}
-
-void Request::checkDeadline() {
-  std::unique_lock lock(mutex);
-  if (hasFailed || working == 0 || Clock::now() < deadlineLocked())
-    return;
-  lock.unlock();
-  expire();
-}
-
-Request::Clock::time_point Request::deadlineLocked() const {
-  if (begun != Clock::time_point())
-    return begun + admissions->timeout;
-  return std::max(submitted, admissions->lastEnd()) + admissions->timeout;
 }
 
 std::string Request::describe(const RankState &state) const {
@@ -70,22 +57,16 @@ std::string Request::describe(const RankState &state) const {
 
 std::string Request::describeStuck() {
   std::vector<std::string> busy;
-  std::unique_lock lock(mutex);
+  std::lock_guard lock(mutex);
   for (const RankState &state : ranks)
     if (!state.left && working > 0)
       busy.push_back(describe(state));
-  const std::shared_ptr<Exchange> exchange = ranksExchange;
-  lock.unlock();
-  const std::string everywhere = exchange ? exchange->describeRanks() : "";
-  return "no result after " + std::to_string(admissions->timeout.count()) +
-         " s: " + (everywhere.empty() ? llvm::join(busy, ", ") : everywhere) +
-         "; allow more time (--timeout)";
+  return llvm::join(busy, ", ");
 }
 
 void Request::enter(uint32_t rank, const plan::Action &action, const StageRun *stage) {
+  cancellation.begin();
   std::lock_guard lock(mutex);
-  if (begun == Clock::time_point())
-    begun = Clock::now();
   RankState &state = stateOf(rank);
   state.action = &action;
   state.stage = stage;
@@ -130,6 +111,7 @@ void Request::receiveOutputs(uint32_t signature) {
 }
 
 void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
+  std::shared_ptr<Exchange> unused;
   std::lock_guard lock(mutex);
   // Includes outputs of other ranks: this one may have received them.
   for (const at::Tensor &output : outputs)
@@ -137,55 +119,36 @@ void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
   if (rank)
     stateOf(*rank).left = true;
   if (--working == 0)
-    end();
+    unused = end();
 }
 
-void Request::end() {
+std::shared_ptr<Exchange> Request::end() {
   inputs.clear();
-  ranksExchange.reset();
+  const bool hasSucceeded = cancellation.finish();
   for (States &each : states)
-    hasFailed ? each.discard() : each.commit();
-  if (!hasFailed)
-    admissions->noteEnd();
+    hasSucceeded ? each.commit() : each.discard();
+  if (hasSucceeded)
+    admissions->recordEnd();
   admission.reset();
   changed.notify_all();
-}
-
-bool Request::fail(std::string message) {
-  std::unique_lock lock(mutex);
-  // A finished request cannot fail.
-  if (hasFailed || working == 0)
-    return false;
-  const std::shared_ptr<Exchange> exchange = ranksExchange;
-  lock.unlock();
-  message = exchange->agreeOnFailure(std::move(message));
-  lock.lock();
-  if (hasFailed || working == 0)
-    return false;
-  failure = std::move(message);
-  hasFailed = true;
-  admissions->noteEnd();
-  lock.unlock();
-  changed.notify_all();
-  exchange->wake();
-  return true;
+  return std::move(ranksExchange);
 }
 
 llvm::Expected<std::vector<at::Tensor>> Request::wait() {
   std::unique_lock lock(mutex);
-  while (!hasFailed && working > 0) {
+  while (!cancellation.isCancelled() && working > 0) {
     // Recomputed after each wait: it moves when earlier requests end.
-    const Clock::time_point deadline = deadlineLocked();
-    if (Clock::now() < deadline) {
+    const CancellationToken::Clock::time_point deadline = cancellation.deadline();
+    if (CancellationToken::Clock::now() < deadline) {
       changed.wait_until(lock, deadline);
       continue;
     }
     lock.unlock();
-    expire();
+    cancellation.expire();
     lock.lock();
   }
-  if (hasFailed)
-    return llvm::createStringError(failure);
+  if (cancellation.isCancelled())
+    return llvm::createStringError(cancellation.message());
   return outputs;
 }
 

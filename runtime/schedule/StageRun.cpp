@@ -38,16 +38,17 @@ void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
     state.inputs[transfer.inputs[i]] = std::move(values[i]);
 }
 
-void StageRun::run(Request &request, uint32_t global, MicrobatchState &state) {
+void StageRun::run(Request &request, Communicator *tensorGroup, uint32_t global, MicrobatchState &state) {
   for (size_t input = 0; input < program.inputs.size(); ++input)
     if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
       state.inputs[input] = request.input(source.index, global);
-  const llvm::ArrayRef<int64_t> symbols = request.microbatches.symbols(global);
+  const ExecutionContext context{request.microbatches.symbols(global), request.cancellation.flag(),
+                                 tensorGroup};
   if (graph)
-    return graph->run(state.inputs, symbols, request.failed(), state.results);
+    return graph->run(state.inputs, context, state.results);
   for (size_t input = 0; input < program.inputs.size(); ++input)
     executor->setInput(input, std::move(state.inputs[input]));
-  executor->run(symbols, request.failed(), state.results);
+  executor->run(context, state.results);
 }
 
 /// `tensor`, or a copy if its elements share memory, as after `expand`: whoever reads or writes all elements
@@ -68,9 +69,9 @@ at::Tensor StageRun::outputOf(Leaf leaf, const c10::IValue &result) const {
   }
 }
 
-void StageRun::forward(Request &request, uint32_t microbatch, uint32_t global) {
+void StageRun::forward(Request &request, Communicator *tensorGroup, uint32_t microbatch, uint32_t global) {
   MicrobatchState &state = stateOf(microbatch);
-  run(request, global, state);
+  run(request, tensorGroup, global, state);
   std::vector<c10::IValue> &results = state.results;
   for (Leaf leaf : leaves)
     request.addOutput(leaf.leaf, global, outputOf(leaf, results[leaf.result]));

@@ -37,8 +37,9 @@ public:
   void receive(const plan::Transfer &transfer, uint32_t microbatch,
                llvm::MutableArrayRef<c10::IValue> values);
   /// Runs the program, and adds its outputs to the request. Throws what an operator throws.
+  /// \param tensorGroup  the rank in its tensor-parallel group; null if the group has one rank.
   /// \param global  index of the micro-batch among those of all data-parallel ranks.
-  void forward(Request &request, uint32_t microbatch, uint32_t global);
+  void forward(Request &request, Communicator *tensorGroup, uint32_t microbatch, uint32_t global);
   /// Takes the values of a transfer, after forward.
   void take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values);
   /// Drops all values of the request.
@@ -59,7 +60,7 @@ private:
 
   MicrobatchState &stateOf(uint32_t microbatch);
   /// Runs the program on the inputs in `state`.
-  void run(Request &request, uint32_t global, MicrobatchState &state);
+  void run(Request &request, Communicator *tensorGroup, uint32_t global, MicrobatchState &state);
 
   /// Output `leaf` of the request, with memory for each of its elements. Throws if the result is not a
   /// tensor.

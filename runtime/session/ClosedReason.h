@@ -8,7 +8,7 @@
 
 namespace cleave::runtime {
 
-/// Why a session accepts no more requests, once it does not. Thread-safe.
+/// The reason why a session accepts no more requests; empty as long as it accepts them. Thread-safe.
 class ClosedReason {
 public:
   void set(const std::string &why) {

@@ -35,8 +35,8 @@ struct Session::Impl {
   /// Connects this rank to the other processes (GPUs, values between stages, commands), and answers them from
   /// now on.
   llvm::Error connectRanks();
-  /// Returns what `work` returns. An exception that it throws is unknown to other processes, so it fails them
-  /// all.
+  /// Returns what `work` returns. If it throws, ends the run in all processes, which would not learn of the
+  /// exception otherwise.
   template <typename Work> auto reportingFailure(Work work) -> decltype(work());
   /// The error with which all processes end, after this one failed with `message`.
   llvm::Error failAll(const std::string &message);

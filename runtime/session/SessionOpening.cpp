@@ -134,11 +134,10 @@ Error Session::Impl::connectRanks() {
   peerExchange = std::make_shared<PeerExchange>(*plan, *membership, workers.front()->memory(),
                                                 options.hasCoordinator, *links);
   auto status = [this] { return ranks.front()->describe(peerExchange->awaited(membership->rank())); };
-  peerExchange->setStatus(status);
   if (options.onFailure)
     failureCallback = std::make_unique<FailureCallback>(options.onFailure);
   auto failed = [this](const std::string &message) {
-    underWay.fail(message);
+    underWay.cancel(message);
     if (failureCallback)
       failureCallback->call(message);
     // Last: by now requests have failed, so none uses the result of an aborted call; and NCCL may take its
@@ -172,7 +171,7 @@ Session::Impl::~Impl() {
   }
   if (links)
     links->abort();
-  underWay.fail("the session was closed while the request was under way");
+  underWay.cancel("the session was closed while the request was under way");
   collector.reset();
   failureCallback.reset();
 }

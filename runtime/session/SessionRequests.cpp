@@ -1,5 +1,6 @@
 //===- SessionRequests.cpp - Requests of a session ------------------------===//
 #include "codegen/plan/Batch.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/exchange/Inputs.h"
@@ -80,7 +81,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
       rankSets[signature].ranks, admissions, std::move(admission), states,
       [&](CancellationToken &cancellation) { return connect(rankSets[signature], count, cancellation); },
-      outputDevice, collects, onTimeout());
+      outputDevice, collects, membership.get(), onTimeout());
   underWay.add(request);
   post(request, signature, collects);
   return request;
@@ -96,7 +97,7 @@ void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signa
       collector->post([this, request, signature] { receiveOutputs(*request, signature); });
   } catch (const std::exception &exception) {
     // Ranks that got the request would wait for those that did not.
-    request->fail(messageOf(exception));
+    request->cancellation.cancel(messageOf(exception));
     for (size_t index : left)
       request->leave(ranks[index]->number(), workers[index]->memory());
     if (collects)
@@ -106,13 +107,13 @@ void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signa
 
 void Session::Impl::receiveOutputs(Request &request, uint32_t signature) {
   const std::string who = "rank " + std::to_string(membership->rank());
-  if (!request.failed())
+  if (!request.cancellation.isCancelled())
     try {
       request.receiveOutputs(signature);
     } catch (const PeerLost &lost) {
-      request.fail(membership->reportLost(lost.rank, who + " waited for outputs"));
+      request.cancellation.cancelLost(lost.rank, who + " waited for outputs");
     } catch (const std::exception &exception) {
-      request.fail(who + ": outputs: " + messageOf(exception));
+      request.cancellation.cancel(who + ": outputs: " + messageOf(exception));
     }
   request.leave(std::nullopt, workers.front()->memory());
 }

@@ -128,7 +128,7 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
       ->type_name(takesSeveral ? "SIZE[,SIZE...]" : "SIZE");
 }
 
-void addNeeds(const CompileOptions &options, Confinement &confinement) {
+void addCompilationAccess(const CompileOptions &options, Confinement &confinement) {
   confinement.files.insert(confinement.files.end(), {options.inputsFile, options.shardFile});
   // A file named like a preset is not what the option means.
   if (!Machine::preset(options.machine))

@@ -358,7 +358,7 @@ void addSimulateCommand(CLI::App &app, Subcommand &chosen) {
     if (!how->isModel)
       return;
     chosen.confinement = confine(options->model, *how);
-    addNeeds(*options, *chosen.confinement);
+    addCompilationAccess(*options, *chosen.confinement);
     if (!options->trace.empty())
       chosen.confinement->outputs.files = {options->trace};
   });

@@ -89,14 +89,14 @@ llvm::Error Compilation::read() {
 
 llvm::Error Compilation::make(PlanMaker &maker) {
   auto error = maker.make(shape).moveInto(plan);
-  passesAccepted = maker.takeHasMade();
+  passesAccepted = maker.takeAccepted();
   return error;
 }
 
 llvm::Error Compilation::split() {
   if (shape.search) {
     auto found = searchMesh(*maker, options, shape);
-    passesAccepted = maker->takeHasMade();
+    passesAccepted = maker->takeAccepted();
     if (!found)
       return found.takeError();
     shape = std::move(found->shape);

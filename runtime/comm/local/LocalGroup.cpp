@@ -16,7 +16,8 @@ using at::Tensor;
 using llvm::ArrayRef;
 
 LocalGroup::LocalGroup(uint32_t firstRank, uint32_t size, bool spins, CancellationToken &cancellation)
-    : firstRank(firstRank), spins(spins), cancellation(cancellation), slots(size) {
+    : firstRank(firstRank), spins(spins), cancellation(cancellation), slots(size),
+      waker(cancellation, [this] { wake(); }) {
   members.reserve(size);
   for (uint32_t index = 0; index < size; ++index) {
     members.emplace_back(*this, index);

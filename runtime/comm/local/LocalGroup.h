@@ -28,8 +28,6 @@ public:
   LocalGroup(uint32_t firstRank, uint32_t size, bool spins, CancellationToken &cancellation);
 
   Communicator &member(uint32_t index) { return members[index]; }
-  /// Wakes sleeping ranks, after the request was cancelled.
-  void wake();
   /// `rank 3 in spmd::all_reduce` while member `index` sleeps until that rank arrives; else empty.
   std::string awaited(uint32_t index) const;
 
@@ -81,6 +79,8 @@ private:
     const uint32_t index;
   };
 
+  /// Wakes sleeping ranks.
+  void wake();
   void publish(std::atomic<uint64_t> &counter, uint64_t count);
   bool haveReached(Counter counter, uint64_t count) const;
   /// Waits until every rank's counter is at least `count`.
@@ -95,6 +95,7 @@ private:
   std::atomic<uint32_t> sleepers{0};
   std::mutex mutex;
   std::condition_variable changed;
+  const CancellationToken::Waker waker;
 };
 
 } // namespace cleave::runtime

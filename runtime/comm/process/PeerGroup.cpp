@@ -101,14 +101,14 @@ void PeerGroup::exchangeParts(llvm::function_ref<Tensor(uint32_t)> of,
 
 //===- The first round ----------------------------------------------------===//
 //
-//   | operation u8 | dtype u8 | 6 × i64: dim, other, bytes inlined or -1, numbers of sizes, of pieces, of
-//   ranges | | sizes … | pieces … | ranges … | bytes of the tensor, if inlined |
+//   | operation u8 | dtype u8 | 6 × i64: dim, splitDimOrRoot, bytes inlined or -1, numbers of sizes, of
+//     pieces, of ranges | sizes … | pieces … | ranges … | bytes of the tensor, if inlined |
 
 namespace {
 struct Head {
   CollectiveOp operation;
   uint8_t dtype;
-  int64_t dim, other, inlined, sizes, pieces, ranges;
+  int64_t dim, splitDimOrRoot, inlined, sizes, pieces, ranges;
   int64_t numbers() const { return sizes + pieces + ranges; }
 };
 } // namespace
@@ -123,7 +123,7 @@ void PeerGroup::encodeArgs(const CollectiveCall &call, const Tensor &tensor, Int
   head.operation = call.operation;
   head.dtype = uint8_t(call.dtype);
   head.dim = call.dim;
-  head.other = call.other;
+  head.splitDimOrRoot = call.splitDimOrRoot;
   head.sizes = call.sizes.size();
   head.pieces = pieces.size();
   head.ranges = ranges.size();
@@ -155,7 +155,7 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
               reinterpret_cast<char *>(numbers.data()));
   IntArrayRef all(numbers);
   CollectiveArgs args{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)),
-                       head.dim, head.other},
+                       head.dim, head.splitDimOrRoot},
                       all.slice(head.sizes, head.pieces).vec(),
                       all.slice(head.sizes + head.pieces).vec()};
   for (int64_t size : args.call.sizes)
@@ -191,7 +191,7 @@ void PeerGroup::checkRequestedParts(const CollectiveArgs &args) const {
       gathered += source.call.sizes[call.dim];
   }
   if (exchanges || call.operation == CollectiveOp::ReduceScatter) {
-    const int64_t along = exchanges ? call.other : call.dim;
+    const int64_t along = exchanges ? call.splitDimOrRoot : call.dim;
     TORCH_CHECK(isDim(along), "found dimension ", along, " of ", dims);
     scattered = call.sizes[along];
   }
@@ -231,9 +231,10 @@ Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t source, const Collective
   case CollectiveOp::AllGather:
     return rangesAlong(tensor, call.dim, rangesOf(args.pieces, source));
   case CollectiveOp::AllToAll:
-    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(args.pieces, source)), call.other, args.ranges);
+    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(args.pieces, source)), call.splitDimOrRoot,
+                       args.ranges);
   case CollectiveOp::Broadcast:
-    return source == uint32_t(call.other) ? tensor : at::empty({0}, tensor.options());
+    return source == uint32_t(call.splitDimOrRoot) ? tensor : at::empty({0}, tensor.options());
   }
   TORCH_CHECK(false, "found an operation that groups do not have");
 }

@@ -13,7 +13,7 @@ namespace cleave {
 
 class StopSource;
 
-/// Options of a training forecast.
+/// Options of a training forecast, as the user gives them; the search chooses those that are left open.
 struct TrainingChoice {
   /// `none`, `selective` or `full`; `auto`: the search tries each; `none` without a search.
   std::string recompute = "auto";
@@ -55,12 +55,13 @@ struct CompileOptions {
   std::string shardFile;
   /// Number of micro-batches. 0: the number with the least predicted time, or 1 if the batch cannot be split.
   /// Not set: as 0 if the mesh is searched for, else 1. The batch dimension is the one named `batch`, else
-  /// the first one of the inputs.
+  /// the first dimension of the first input, and of every input whose first dimension has that size.
   std::optional<uint32_t> microbatches = std::nullopt;
   /// `gpipe`, or `interleaved`: two stages per device. Empty or `auto`: the search tries both; gpipe without
   /// a search.
   std::string schedule = "";
-  /// Globs of module paths whose outputs the plan keeps as values and lists (plan::CapturePoint).
+  /// Globs of module paths. Passes do not fuse across the results of these modules, and the plan lists them
+  /// as capture points (plan::CapturePoint).
   std::vector<std::string> capturePoints;
   /// Replace operator sequences by equivalent fused operators (pass rewrite-idioms).
   bool rewriteIdioms = true;

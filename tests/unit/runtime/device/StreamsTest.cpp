@@ -18,19 +18,6 @@ using at::Tensor;
 using testing::ElementsAre;
 using testing::IsSupersetOf;
 
-namespace {
-class Minute : public CancellationToken {
-public:
-  bool isCancelled() const override { return false; }
-  std::chrono::steady_clock::time_point deadline() override { return end; }
-  void expire() override { FAIL() << "nobody came"; }
-
-private:
-  const std::chrono::steady_clock::time_point end =
-      std::chrono::steady_clock::now() + std::chrono::minutes(1);
-};
-} // namespace
-
 class StreamsTest : public testing::Test {
 protected:
   StreamsTest() { takeFakeGpuLog(); }
@@ -50,7 +37,7 @@ protected:
 };
 
 TEST_F(StreamsTest, ReceiversWaitOnTheGpuForWhatSendersMake) {
-  Minute cancellation;
+  CancellationToken cancellation({});
   LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/1, /*microbatches=*/1, cancellation);
   const c10::Stream sending = newStream(fakeGpu(0)), receiving = newStream(fakeGpu(0));
   const Tensor tensor = at::ones({2}).to(fakeGpu(0));
@@ -153,7 +140,7 @@ TEST_F(StreamsTest, CpusTakeCopies) {
 /// Runs `work` on each of two GPUs with its communicator, on stream `streams[rank]`.
 static std::vector<Tensor> onGroup(const std::vector<c10::Stream> &streams,
                                    const std::function<Tensor(Communicator &, int64_t)> &work) {
-  Minute cancellation;
+  CancellationToken cancellation({});
   LocalGroup group(0, 2, /*spins=*/false, cancellation);
   std::vector<Tensor> results(2);
   std::vector<std::thread> ranks;

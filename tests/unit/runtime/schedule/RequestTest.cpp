@@ -62,7 +62,7 @@ TEST_F(RequestTest, TransfersAllocateNothing) {
 
 TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
   Values given = {int64_t(1)}, taken;
-  request.fail("broken");
+  request.cancellation.cancel("broken");
   EXPECT_FALSE(exchange.send({0, 0, 1}, given));
   EXPECT_TRUE(given.empty());
   EXPECT_FALSE(exchange.receive({0, 0, 0}, *account, taken));

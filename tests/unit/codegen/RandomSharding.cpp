@@ -1,4 +1,4 @@
-#include "TensorRanks.h"
+#include "RandomSharding.h"
 #include "ir/Cleave.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -18,7 +18,7 @@ LogicalResult runPasses(ModuleOp module, StringRef passes) {
   return manager.run(module);
 }
 
-void addSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {
+void addRandomShardingSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {
   Builder b(function.getContext());
   function->setAttr(kTensorParallelSizeAttr, b.getI64IntegerAttr(ranks));
   SmallVector<ParamOp> weights;
