@@ -14,7 +14,7 @@
 
 namespace cleave {
 
-/// By name of a dynamic dimension: its index among the signature's symbols.
+/// The index of each dynamic dimension in the signature's `symbols`, by name.
 using SymbolIndices = llvm::StringMap<uint32_t>;
 
 plan::DType dtypeOf(mlir::Type element);

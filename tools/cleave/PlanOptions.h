@@ -11,7 +11,8 @@ namespace cleave {
 /// Adds the options that `compile` and `simulate` share: inputs, devices, and transformations of the model.
 void addPlanOptions(CLI::App *command, CompileOptions &options);
 
-/// Adds what a compilation accesses besides the model: files, and the stop source of its search.
+/// Allows a sandboxed child what `compile` needs besides the model: its files, and the memory through which
+/// Ctrl-C stops the search.
 void addCompilationAccess(const CompileOptions &options, Confinement &confinement);
 
 /// Adds --device-memory, which fills `sizes` with one size, or with several if `takesSeveral`.
