@@ -3,6 +3,8 @@
 #include "codegen/CheckAttributes.h"
 #include "codegen/Notes.h"
 #include "codegen/ProgramEmitter.h"
+#include "codegen/plan/Groups.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "ir/Signature.h"
 #include "ir/semantics/OpSemantics.h"
@@ -25,7 +27,8 @@ public:
   PlanEmitter(const PlanOrigin &origin) { start(origin); }
 
   LogicalResult addSignature(func::FuncOp function);
-  std::unique_ptr<plan::Plan> finish();
+  /// \param functions  those that were added.
+  FailureOr<std::unique_ptr<plan::Plan>> finish(ArrayRef<func::FuncOp> functions);
 
 private:
   void start(const PlanOrigin &origin);
@@ -33,7 +36,13 @@ private:
   /// Adds the programs of one tensor-parallel rank of every stage.
   LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
                             const SymbolIndices &symbols);
+  void addCapturePoints(std::vector<std::unique_ptr<plan::CapturePoint>> points, uint32_t signature,
+                        uint32_t tpRank, size_t &next);
   void addStage(StageOp stage, uint32_t ranks);
+  /// One bucket of each stage's sums over data-parallel ranks, and one of each sum of several stages.
+  void addBuckets();
+  void addTie(std::unique_ptr<plan::Bucket> tie);
+  FailureOr<plan::Schedule> scheduleFor(func::FuncOp function, uint32_t signature);
   void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
   void addShardingGroups(func::FuncOp function);
   void addWeights();
@@ -41,6 +50,8 @@ private:
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
   PlanTables tables;
+  /// Index of the signature's first capture point.
+  size_t firstPoint = 0;
   /// The functions of single tensor-parallel ranks; the tables refer to their operations.
   std::vector<OwningOpRef<func::FuncOp>> specialized;
 };
@@ -85,21 +96,28 @@ std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function,
     output->name = function.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), kNameAttr).str();
     output->type = tensorTypeOf(operand.get().getType(), symbols);
     output->stage = cast<StageOp>(source.getOwner()).getIndex();
+    output->phase = planPhaseOf(cast<StageOp>(source.getOwner()).getPhase());
+    auto merge = function.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), kMergeAttr);
+    output->merge = merge && merge == "sum" ? plan::OutputMerge::Sum : plan::OutputMerge::Join;
     output->index = source.getResultNumber();
     signature->outputs.push_back(std::move(output));
   }
   return signature;
 }
 
+/// Number of stages, each of which has a forward program.
+static int64_t stageCount(func::FuncOp function) {
+  return llvm::count_if(function.getBody().getOps<StageOp>(),
+                        [](StageOp stage) { return stage.getPhase() == Phase::Forward; });
+}
+
 /// The decision of assign-schedule; where it has not run, a rank for each stage and one micro-batch.
 static ScheduleAttr scheduleOf(func::FuncOp function) {
   if (auto schedule = decisionOf<ScheduleAttr>(function))
     return schedule;
-  const auto stages = function.getBody().getOps<StageOp>();
-  return ScheduleAttr::get(function.getContext(), std::distance(stages.begin(), stages.end()),
-                           /*data_ranks=*/1,
+  return ScheduleAttr::get(function.getContext(), stageCount(function), /*data_ranks=*/1,
                            /*microbatches=*/1, /*batch=*/nullptr, /*batch_obstacle=*/nullptr,
-                           /*microbatch_seconds=*/nullptr);
+                           /*microbatch_seconds=*/nullptr, /*order=*/nullptr);
 }
 
 void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
@@ -165,6 +183,20 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
   result->predictions.push_back(std::move(prediction));
 }
 
+/// Adds the points of one rank's program, or its slots to those that rank 0 has added. `next` counts the
+/// points of the signature on this rank.
+void PlanEmitter::addCapturePoints(std::vector<std::unique_ptr<plan::CapturePoint>> points,
+                                   uint32_t signature, uint32_t tpRank, size_t &next) {
+  for (auto &point : points) {
+    point->signature = signature;
+    point->slots[0]->tp_rank = tpRank;
+    if (tpRank > 0)
+      result->capture_points[firstPoint + next++]->slots.push_back(std::move(point->slots[0]));
+    else
+      result->capture_points.push_back(std::move(point));
+  }
+}
+
 LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
                                        const SymbolIndices &symbols) {
   const ScheduleAttr schedule = scheduleOf(function);
@@ -173,6 +205,7 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
   if (failed(microbatch))
     return failure();
   uint32_t ranks = result->mesh->pp;
+  size_t points = 0;
   for (auto stage : function.getBody().getOps<StageOp>()) {
     ProgramEmitter emitter(tables, symbols);
     auto program = emitter.emit(stage);
@@ -181,16 +214,14 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
     (*program)->signature = signature;
     (*program)->tp_rank = tpRank;
     result->programs.push_back(std::move(*program));
-    if (tpRank == 0)
-      for (auto &point : emitter.takeCapturePoints()) {
-        point->signature = signature;
-        result->capture_points.push_back(std::move(point));
-      }
+    addCapturePoints(emitter.takeCapturePoints(), signature, tpRank, points);
     // The stages are those of the first signature; further signatures share them.
-    if (signature == 0 && tpRank == 0)
-      addStage(stage, ranks);
-    if (signature == 0)
-      addPrediction(stage, *microbatch, tpRank);
+    if (signature == 0 && stage.getPhase() == Phase::Forward) {
+      if (tpRank == 0)
+        addStage(stage, ranks);
+      if (decisionOf<CutAttr>(function))
+        addPrediction(stage, *microbatch, tpRank);
+    }
   }
   if (tpRank == 0)
     for (plan::Note &note : notesOf(function, microbatch->inferred))
@@ -253,11 +284,11 @@ static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t r
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (failed(checkAttributes(function)))
     return failure();
-  auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
+  const size_t stages = stageCount(function);
   const ScheduleAttr schedule = scheduleOf(function);
   const uint32_t ranks = schedule.getPipelineRanks();
   const int64_t dataParallelSize = schedule.getDataRanks();
-  if (failed(checkRanks(function, stages.size(), ranks, dataParallelSize)))
+  if (failed(checkRanks(function, stages, ranks, dataParallelSize)))
     return failure();
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
@@ -265,6 +296,11 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   result->mesh->pp = ranks;
   result->mesh->tp = tensorParallelSizeOf(function);
   result->mesh->dp = dataParallelSize;
+  result->groups = plan::groupsOf(*result->mesh);
+  firstPoint = result->capture_points.size();
+  function.walk([&](AccumulateOp op) {
+    tables.sums[op.getName().str()].insert(op->getParentOfType<StageOp>().getIndex());
+  });
   for (uint32_t tpRank = 0; tpRank < result->mesh->tp; ++tpRank) {
     auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
     if (failed(specializeRank(own, tpRank)) || failed(addPrograms(own, index, tpRank, symbols)))
@@ -277,10 +313,86 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     result->precision = plan::DType::BFloat16;
   if (auto target = decisionOf<TargetAttr>(function))
     addTarget(target, *result);
-  auto actions = gpipe({index, uint32_t(stages.size()), ranks, uint32_t(schedule.getMicrobatches()),
-                        plan::transfers(*result, index), result->mesh->dp * result->mesh->tp});
-  result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(actions)));
   return success();
+}
+
+void PlanEmitter::addBuckets() {
+  auto indexOf = [&](const std::string &name) {
+    return uint32_t(tables.states.find(name) - tables.states.begin());
+  };
+  auto partOf = [](uint32_t stage) {
+    auto part = std::make_unique<plan::BucketPart>();
+    part->stage = stage;
+    return part;
+  };
+  std::map<uint32_t, std::unique_ptr<plan::Bucket>> ofStages;
+  for (const auto &[name, stages] : tables.sums) {
+    auto tie = std::make_unique<plan::Bucket>();
+    tie->axis = plan::Axis::Tied;
+    for (uint32_t stage : stages) {
+      const uint32_t state = indexOf(stages.size() > 1 ? name + "@" + std::to_string(stage) : name);
+      tie->parts.push_back(partOf(stage));
+      tie->parts.back()->states = {state};
+      std::unique_ptr<plan::Bucket> &bucket = ofStages[stage];
+      if (!bucket) {
+        bucket = std::make_unique<plan::Bucket>();
+        bucket->axis = plan::Axis::Data;
+        bucket->parts.push_back(partOf(stage));
+      }
+      bucket->parts[0]->states.push_back(state);
+    }
+    if (stages.size() > 1)
+      addTie(std::move(tie));
+  }
+  for (auto &[stage, bucket] : ofStages) {
+    for (auto [index, group] : llvm::enumerate(result->groups))
+      if (group->axis == plan::Axis::Data &&
+          llvm::is_contained(result->stages[stage]->ranks, group->ranks.front()))
+        bucket->groups.push_back(index);
+    if (!bucket->groups.empty())
+      result->buckets.push_back(std::move(bucket));
+  }
+}
+
+void PlanEmitter::addTie(std::unique_ptr<plan::Bucket> tie) {
+  llvm::sort(tie->parts, [&](const auto &a, const auto &b) {
+    return result->stages[a->stage]->ranks < result->stages[b->stage]->ranks;
+  });
+  const uint32_t width = plan::ranksPerDeviceGroup(*result);
+  for (uint32_t position = 0; position < width; ++position) {
+    auto group = std::make_unique<plan::Group>();
+    group->axis = plan::Axis::Tied;
+    for (const auto &part : tie->parts)
+      group->ranks.push_back(result->stages[part->stage]->ranks[position]);
+    auto known = llvm::find_if(result->groups, [&](const auto &each) {
+      return each->axis == plan::Axis::Tied && each->ranks == group->ranks;
+    });
+    tie->groups.push_back(known - result->groups.begin());
+    if (known == result->groups.end())
+      result->groups.push_back(std::move(group));
+  }
+  result->buckets.push_back(std::move(tie));
+}
+
+FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32_t signature) {
+  const ScheduleAttr decision = scheduleOf(function);
+  Pipeline pipeline{signature,
+                    uint32_t(stageCount(function)),
+                    uint32_t(decision.getPipelineRanks()),
+                    uint32_t(decision.getMicrobatches()),
+                    plan::transfers(*result, signature),
+                    plan::ranksPerDeviceGroup(*result)};
+  const bool trains = llvm::any_of(function.getBody().getOps<StageOp>(),
+                                   [](StageOp stage) { return stage.getPhase() != Phase::Forward; });
+  if (!trains)
+    return gpipe(pipeline);
+  pipeline.gradientTransfers = plan::transfers(*result, signature, plan::Phase::BackwardInput);
+  StringRef order = decision.getOrder() ? decision.getOrder().getValue() : "1f1b";
+  auto schedule = makeTrainingSchedule(*trainingScheduleNamed(order), pipeline);
+  if (!schedule)
+    return function.emitError() << llvm::toString(schedule.takeError());
+  appendUpdates(*schedule, *result);
+  return std::move(*schedule);
 }
 
 void PlanEmitter::addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank,
@@ -292,12 +404,7 @@ void PlanEmitter::addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank,
   if (sharding) {
     SmallVector<int64_t> part = sharding->shapeOf(tpRank, shard->shape);
     shard->shape.assign(part.begin(), part.end());
-    shard->segment_dim = sharding->getDim();
-    ArrayRef<int64_t> ranges = sharding->getRanks()[tpRank];
-    for (size_t i = 0; i < ranges.size(); i += 2) {
-      shard->segment_offsets.push_back(ranges[i]);
-      shard->segment_sizes.push_back(ranges[i + 1]);
-    }
+    shard->ranges.push_back(rangesOf(*sharding, tpRank));
   }
   weight.shards.push_back(std::move(shard));
 }
@@ -318,6 +425,7 @@ void PlanEmitter::addWeights() {
     if (auto shard = param.getShard())
       weight->shape[shard->getDim()] = shard->getSize();
     weight->wrapped_number = param.getWrapped();
+    weight->trainable = tables.trainable.count(weight->name) != 0;
     auto style = decisionOf<WeightShardingAttr>(param);
     weight->style = style && style.getStyle() ? style.getStyle().str() : "replicate";
     result->weights.push_back(std::move(weight));
@@ -334,21 +442,38 @@ void PlanEmitter::addWeights() {
              (tables.weights.begin() + shard.first)->second.getShard());
 }
 
-std::unique_ptr<plan::Plan> PlanEmitter::finish() {
+/// Numbers the calls of each module.
+static void numberCalls(plan::Plan &plan) {
+  std::map<std::tuple<uint32_t, std::string, uint32_t>, uint32_t> calls;
+  for (auto &point : plan.capture_points)
+    point->call = calls[{point->signature, withoutCalls(point->path), point->index}]++;
+}
+
+FailureOr<std::unique_ptr<plan::Plan>> PlanEmitter::finish(ArrayRef<func::FuncOp> functions) {
   addWeights();
+  addBuckets();
   for (auto &[name, state] : tables.states)
     result->states.push_back(std::move(state));
+  for (auto [signature, function] : llvm::enumerate(functions)) {
+    auto schedule = scheduleFor(function, signature);
+    if (failed(schedule))
+      return failure();
+    result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(*schedule)));
+  }
+  numberCalls(*result);
   result->operators = tables.operators.take();
   result->paths = tables.paths.take();
+  result->required_features = requiredFeatures(*result);
   return std::move(result);
 }
 
 FailureOr<std::unique_ptr<plan::Plan>> emitPlan(ModuleOp module, const PlanOrigin &origin) {
   PlanEmitter emitter(origin);
-  for (auto function : module.getOps<func::FuncOp>())
+  const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+  for (func::FuncOp function : functions)
     if (failed(emitter.addSignature(function)))
       return failure();
-  return emitter.finish();
+  return emitter.finish(functions);
 }
 
 } // namespace cleave

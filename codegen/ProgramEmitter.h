@@ -11,6 +11,9 @@
 #include "ir/OperatorDialect.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include <map>
+#include <set>
+#include <string>
 
 namespace cleave {
 
@@ -35,7 +38,11 @@ struct PlanTables {
   /// Weights by name, in the order of their first use.
   llvm::MapVector<llvm::StringRef, ParamOp> weights;
   /// States by name, in the order of their first use.
-  llvm::MapVector<llvm::StringRef, std::unique_ptr<plan::State>> states;
+  llvm::MapVector<std::string, std::unique_ptr<plan::State>, std::map<std::string, unsigned>> states;
+  /// By name of a sum over a step: the stages that add to it. A stage has a state of its own for it.
+  std::map<std::string, std::set<uint32_t>> sums;
+  /// Names of weights that an update writes.
+  std::set<std::string> trainable;
 };
 
 /// Emits one program of a plan.
@@ -46,7 +53,7 @@ public:
   /// Fails with a diagnostic on an operation without an instruction.
   mlir::FailureOr<std::unique_ptr<plan::Program>> emit(StageOp stage);
 
-  /// Capture points of the module boundaries (BoundaryOp) in the stage.
+  /// Capture points of the module boundaries (BoundaryOp) in the stage, each with the slot of one rank.
   std::vector<std::unique_ptr<plan::CapturePoint>> takeCapturePoints() { return std::move(captures); }
 
 private:
@@ -62,6 +69,10 @@ private:
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   /// Index of a state in the plan's table; adds it if needed.
   uint32_t stateOf(StateOp state);
+  uint32_t sumOf(llvm::StringRef name, mlir::Type part, std::optional<ShardingAttr> shard);
+  /// Fills in the kind of instruction; false for operations that no instruction stands for.
+  bool setKind(plan::Instruction &instruction, mlir::Operation *op);
+  bool setTrainingKind(plan::Instruction &instruction, mlir::Operation *op);
   mlir::LogicalResult emitNested(mlir::Operation *op, plan::Block &block, uint32_t index);
   void addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept);
   /// Collects the slots that an instruction reads, including in its blocks.

@@ -52,7 +52,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     else if (obstacle)
       reason = b.getStringAttr(obstacle->describe());
     setDecision<ScheduleAttr>(function, ScheduleAttr::get(b.getContext(), ranks, dp, count, split, reason,
-                                                          b.getDenseF64ArrayAttr(seconds)));
+                                                          b.getDenseF64ArrayAttr(seconds),
+                                                          /*order=*/nullptr));
     setDecision<TargetAttr>(function, describe(*target, devices, width));
   }
 

@@ -64,6 +64,12 @@ const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage);
 /// Prediction for one tensor-parallel rank.
 const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage, uint32_t tpRank);
 
+/// `h.1` for `h#2.1`, the path of a second call.
+std::string withoutCalls(llvm::StringRef path);
+
+/// The features that a plan uses (Plan.required_features), in alphabetical order.
+std::vector<std::string> requiredFeatures(const plan::Plan &plan);
+
 /// The schedule of `signature`; its first one, if it has several.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 

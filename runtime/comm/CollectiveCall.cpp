@@ -46,19 +46,19 @@ static std::string describe(uint32_t rank, const CollectiveCall &call) {
   return call.splitDimOrRoot < 0 ? text : text + " to " + std::to_string(call.splitDimOrRoot);
 }
 
-void verifyCollectiveMatch(uint32_t firstRank, uint32_t count,
+void verifyCollectiveMatch(llvm::ArrayRef<uint32_t> ranks,
                            llvm::function_ref<const CollectiveCall &(uint32_t)> call) {
   const CollectiveCall &first = call(0);
   const bool gathers =
       first.operation == CollectiveOp::AllGather || first.operation == CollectiveOp::AllToAll;
-  for (uint32_t index = 1; index < count; ++index) {
+  for (uint32_t index = 1; index < ranks.size(); ++index) {
     const CollectiveCall &other = call(index);
     bool isSame = other.operation == first.operation && other.dim == first.dim &&
                   other.splitDimOrRoot == first.splitDimOrRoot && other.dtype == first.dtype &&
                   other.sizes.size() == first.sizes.size();
     for (size_t dim = 0; isSame && dim < first.sizes.size(); ++dim)
       isSame = (gathers && int64_t(dim) == first.dim) || other.sizes[dim] == first.sizes[dim];
-    TORCH_CHECK(isSame, describe(firstRank + index, other), ", ", describe(firstRank, first),
+    TORCH_CHECK(isSame, describe(ranks[index], other), ", ", describe(ranks[0], first),
                 "; expected the same call on all ranks of a group");
   }
 }

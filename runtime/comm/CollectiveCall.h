@@ -2,6 +2,7 @@
 #ifndef CLEAVE_RUNTIME_COMM_COLLECTIVECALL_H
 #define CLEAVE_RUNTIME_COMM_COLLECTIVECALL_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <ATen/core/Tensor.h>
@@ -36,8 +37,8 @@ CollectiveCall callOf(CollectiveOp operation, const at::Tensor &tensor, int64_t 
                       int64_t splitDimOrRoot = -1);
 
 /// Throws where the ranks of a group call different collectives, or pass tensors that do not match. `call(i)`
-/// is the call of rank `firstRank + i`.
-void verifyCollectiveMatch(uint32_t firstRank, uint32_t count,
+/// is the call of rank `ranks[i]`.
+void verifyCollectiveMatch(llvm::ArrayRef<uint32_t> ranks,
                            llvm::function_ref<const CollectiveCall &(uint32_t)> call);
 
 } // namespace cleave::runtime

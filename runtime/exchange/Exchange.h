@@ -37,8 +37,8 @@ class Exchange {
 public:
   virtual ~Exchange() = default;
 
-  /// The communicator of the tensor-parallel group of `rank`; null if the group has one rank.
-  virtual Communicator *communicatorOf(uint32_t rank) = 0;
+  /// The communicator of `rank` in group `group` of the plan, which it is in.
+  virtual Communicator &communicatorOf(uint32_t rank, uint32_t group) = 0;
   /// Sends the values, and clears `values`; false when the request failed. This and the following calls may
   /// throw what a message between processes throws.
   virtual bool send(const P2PKey &key, std::vector<c10::IValue> &values) = 0;

@@ -28,9 +28,7 @@ public:
   PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool hasCoordinator,
                const DeviceLinks &links);
 
-  Communicator *communicatorOf(uint32_t) override {
-    return hostStaged ? hostStaged.get() : group ? &*group : nullptr;
-  }
+  Communicator &communicatorOf(uint32_t, uint32_t group) override;
   /// Returns when the values sent before have been received.
   bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
@@ -38,7 +36,7 @@ public:
                    std::vector<at::Tensor> &outputs) override;
   bool receivesOutputs(uint32_t signature) const override;
   std::vector<Output> receiveOutputs(uint32_t signature, const Microbatches &microbatches) override;
-  std::string awaited(uint32_t) const override { return group ? group->awaited() : ""; }
+  std::string awaited(uint32_t) const override;
 
 private:
   void connect(uint32_t signature);
@@ -54,9 +52,14 @@ private:
   MemoryAccount &account;
   const bool hasCoordinator;
   const DeviceLinks &links;
-  std::optional<PeerGroup> group;
-  /// Copies tensors through CPU memory, for a GPU in a group that includes a CPU; else null.
-  std::unique_ptr<Communicator> hostStaged;
+  /// A group of the plan that this rank is in.
+  struct OwnGroup {
+    std::unique_ptr<PeerGroup> group;
+    /// Copies tensors through CPU memory, for a GPU whose tensors go through messages; else null.
+    std::unique_ptr<Communicator> hostStaged;
+  };
+  /// By index in the plan.
+  std::map<uint32_t, OwnGroup> groups;
   /// By the other rank and the kind of values. Made in the constructor.
   std::map<std::pair<uint32_t, Tag>, Sender> senders;
   std::map<std::pair<uint32_t, Tag>, Receiver> receivers;

@@ -4,6 +4,7 @@
 
 #include "runtime/comm/Communicator.h"
 #include "llvm/ADT/ArrayRef.h"
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -16,8 +17,8 @@ struct ExecutionContext {
   llvm::ArrayRef<int64_t> symbols;
   /// The run throws soon after this becomes true.
   const std::atomic<bool> &cancelled;
-  /// The rank in its tensor-parallel group; null if the group has one rank.
-  Communicator *tensorGroup = nullptr;
+  /// By axis, Tensor and Data: the rank in its group; null if the axis has one rank.
+  std::array<Communicator *, 2> groups = {};
 };
 
 } // namespace cleave::runtime

@@ -36,14 +36,14 @@ private:
 };
 } // namespace
 
-Executor::Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> loaded, States &states,
-                   c10::Device device, uint32_t rank)
-    : program(program), code(std::move(loaded)), states(states), device(device), rank(rank),
+Executor::Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> loaded,
+                   const WeightStore &weights, States &states, c10::Device device, uint32_t rank)
+    : program(program), code(std::move(loaded)), weights(weights), states(states), device(device), rank(rank),
       slots(code->slotCount()), lists(code->keptLists()) {
   stack.reserve(code->stackDepth());
 }
 
-llvm::Error Executor::fillSlots(const WeightStore &weights) {
+llvm::Error Executor::fillSlots() {
   for (const auto &constant : program.constants) {
     c10::IValue &slot = slots[constant->slot];
     if (llvm::Error error = toValue(*constant->value).moveInto(slot))
@@ -82,8 +82,8 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan,
   auto code = LoadedProgram::load(plan, program, operators, device);
   if (!code)
     return code.takeError();
-  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, device, rank));
-  if (llvm::Error error = executor->fillSlots(weights))
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), weights, states, device, rank));
+  if (llvm::Error error = executor->fillSlots())
     return error;
   if (llvm::Error error = executor->setUp())
     return error;
@@ -171,6 +171,12 @@ void Executor::execute(const LoadedInstruction &instruction) {
     return writeState(instruction);
   case InstructionKind::Collective:
     return callCollective(instruction);
+  case InstructionKind::StateAccumulate:
+    return states.accumulate(instruction.source->op, take(instruction.operands[0]).toTensor());
+  case InstructionKind::WeightWrite:
+    return writeWeight(instruction);
+  default:
+    break;
   }
   TORCH_INTERNAL_ASSERT(false, "LoadedProgram::load refuses the other kinds");
 }
@@ -208,8 +214,7 @@ void Executor::call(const LoadedInstruction &instruction) {
 
 void Executor::callCollective(const LoadedInstruction &instruction) {
   push(instruction.operands);
-  // There is no run while the plan is loaded.
-  runtime::callCollective(context ? context->tensorGroup : nullptr, *instruction.collective, stack);
+  runtime::callCollective(context->groups[size_t(instruction.source->axis)], *instruction.collective, stack);
   popInto(instruction.results);
 }
 
@@ -307,7 +312,18 @@ void Executor::loop(const LoadedInstruction &instruction) {
 }
 
 void Executor::readState(const LoadedInstruction &instruction) {
-  store(instruction.results[0], states.read(instruction.source->op, take(instruction.operands[0])));
+  const uint32_t state = instruction.source->op;
+  store(instruction.results[0], instruction.operands.empty()
+                                    ? IValue(states.sum(state, device))
+                                    : states.read(state, take(instruction.operands[0])));
+}
+
+void Executor::writeWeight(const LoadedInstruction &instruction) {
+  const at::Tensor &weight = weights.at(instruction.source->op);
+  const at::Tensor value = take(instruction.operands[0]).toTensor();
+  TORCH_CHECK(value.sizes() == weight.sizes(), "found a new value of sizes ", value.sizes(),
+              " for a weight of sizes ", weight.sizes());
+  weight.copy_(value);
 }
 
 void Executor::writeState(const LoadedInstruction &instruction) {

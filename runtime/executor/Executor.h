@@ -25,8 +25,8 @@ namespace cleave::runtime {
 /// between requests only constants, weights, sizes and results of the set-up stay in memory.
 class Executor {
 public:
-  /// Loads a program and runs its set-up. `plan`, `program`, `operators` and `states` must outlive the
-  /// result.
+  /// Loads a program and runs its set-up. `plan`, `program`, `weights`, `operators` and `states` must outlive
+  /// the result.
   /// \param weights  on the device `device`, where the program runs. Inputs are moved there. If `device` is a
   ///     GPU, it replaces every device constant of the program.
   /// \param profiler  if not null, receives a profiler range for each instruction, named by module path.
@@ -65,9 +65,9 @@ public:
   const char *nameOf(const plan::Instruction &instruction) const { return code->nameOf(instruction); }
 
 private:
-  Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, States &states,
-           c10::Device device, uint32_t rank);
-  llvm::Error fillSlots(const WeightStore &weights);
+  Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, const WeightStore &weights,
+           States &states, c10::Device device, uint32_t rank);
+  llvm::Error fillSlots();
   /// Runs the instructions that precede the first request.
   llvm::Error setUp();
 
@@ -87,6 +87,7 @@ private:
   void loop(const LoadedInstruction &instruction);
   void readState(const LoadedInstruction &instruction);
   void writeState(const LoadedInstruction &instruction);
+  void writeWeight(const LoadedInstruction &instruction);
   void checkTypes(llvm::ArrayRef<uint32_t> written) const;
   void checkInputTypes() const;
 
@@ -98,6 +99,7 @@ private:
 
   const plan::Program &program;
   const std::unique_ptr<LoadedProgram> code;
+  const WeightStore &weights;
   States &states;
   const c10::Device device;
   const uint32_t rank;

@@ -25,9 +25,8 @@ struct Operand {
 struct LoadedBlock;
 
 struct LoadedInstruction {
-  /// Collective for calls of collectives.
   plan::InstructionKind kind;
-  /// Call: the operator, and whether it takes the number of its operands as a last operand (`aten::format`).
+  /// Call and Collective: the operator, and whether it takes the number of its operands as a last operand (`aten::format`).
   torch::jit::Operation *operation = nullptr;
   bool countsOperands = false;
   std::optional<CollectiveOp> collective;

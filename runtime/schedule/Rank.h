@@ -9,13 +9,15 @@
 #include "runtime/executor/WeightStore.h"
 #include "runtime/operators/Operators.h"
 #include "runtime/schedule/Request.h"
-#include "runtime/schedule/StageRun.h"
+#include "runtime/schedule/ProgramRun.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,34 +64,40 @@ private:
     const plan::Action *action;
     /// The action's micro-batch, as an index among those of all data-parallel ranks.
     uint64_t microbatch;
-    StageRun *stage;
-    /// Send and Recv: the transfer.
-    const plan::Transfer *transfer;
+    /// The program that it runs, or whose values it moves; null for a reduction.
+    ProgramRun *program;
+    /// Sends and receives: the transfer.
+    const ValueFlow *transfer;
     P2PKey key;
+    /// Reductions: the group, and the states that it sums.
+    uint32_t group;
+    llvm::ArrayRef<uint32_t> states;
   };
   /// Actions of the rank for one signature.
   struct Part {
-    std::vector<plan::Transfer> transfers;
-    std::vector<std::unique_ptr<StageRun>> stages;
+    std::vector<ValueFlow> flows;
+    std::vector<std::unique_ptr<ProgramRun>> programs;
     std::vector<ResolvedAction> actions;
 
-    /// Null when the stage is another rank's.
-    StageRun *find(uint32_t stage) const;
+    /// Null when the program is another rank's.
+    ProgramRun *find(plan::ProgramKey key) const;
   };
 
   Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
-       RankOptions options);
+       States &states, RankOptions options);
   /// Fails if the weights, or the predicted peak, exceed the plan's memory limit.
   llvm::Error checkMemory() const;
-  llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
+  llvm::Error loadProgram(const plan::Program &program, Operators &operators);
   void resolveActions(uint32_t signature);
+  ResolvedAction resolve(const Part &part, const plan::Action &action) const;
   /// Adds the action to the busy time and the trace.
   void record(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
   /// Runs `work`, whose exceptions become failures of the request. False if it throws or returns false.
   bool attempt(Request &request, const ResolvedAction &resolved, llvm::function_ref<bool()> work);
   /// Performs one action; false when the request failed meanwhile.
   bool perform(Request &request, const Part &part, const ResolvedAction &resolved);
-  void forward(Request &request, const Part &part, const ResolvedAction &resolved);
+  void compute(Request &request, const Part &part, const ResolvedAction &resolved);
+  void reduce(Request &request, const ResolvedAction &resolved);
   bool send(Request &request, const ResolvedAction &resolved);
   bool receive(Request &request, const ResolvedAction &resolved);
 
@@ -97,6 +105,9 @@ private:
   const uint32_t index;
   DeviceWorker &worker;
   const WeightStore weights;
+  States &states;
+  /// By axis, Tensor and Data: this rank's group.
+  const std::array<std::optional<uint32_t>, 2> ownGroups;
   /// By signature.
   std::vector<Part> parts;
   std::atomic<int64_t> busyNanoseconds{0};

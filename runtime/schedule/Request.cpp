@@ -1,6 +1,7 @@
 //===- Request.cpp --------------------------------------------------------===//
 #include "runtime/schedule/Request.h"
-#include "runtime/schedule/StageRun.h"
+#include "codegen/plan/Schedule.h"
+#include "runtime/schedule/ProgramRun.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
@@ -13,7 +14,8 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  llvm::MutableArrayRef<States> states,
                  llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
                  c10::Device outputDevice, bool collects, FailureAgreement *processes,
-                 std::function<void(const std::string &)> onTimeout)
+                 std::function<void(const std::string &)> onTimeout,
+                 std::function<void(const std::string &)> onHalfUpdate)
     : number(number), microbatches(std::move(microbatches)), outputDevice(outputDevice),
       cancellation({.timeout = admissions->timeout,
                     .processes = processes,
@@ -22,6 +24,7 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                     .onTimeout = std::move(onTimeout)}),
       inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
       admissions(std::move(admissions)), admission(std::move(admission)), states(states),
+      onHalfUpdate(std::move(onHalfUpdate)),
       working(rankIds.size() + collects), waker(cancellation, [this] {
         this->admissions->recordEnd();
         {
@@ -44,10 +47,14 @@ std::string Request::describe(const RankState &state) const {
   if (!action)
     return who + " is busy with an earlier request";
   who += " (stage " + std::to_string(action->stage) + ")";
-  if (action->kind == plan::ActionKind::Recv)
-    return who + " waits for the values of stage " + std::to_string(action->peer_stage);
-  if (action->kind == plan::ActionKind::Send)
-    return who + " waits for stage " + std::to_string(action->peer_stage) + " to take its values";
+  const bool isGradient =
+      action->kind == plan::ActionKind::SendGrad || action->kind == plan::ActionKind::RecvGrad;
+  if (plan::isReceive(action->kind))
+    return who + " waits for the " + (isGradient ? "gradients" : "values") + " of stage " +
+           std::to_string(action->peer_stage);
+  if (plan::isSend(action->kind))
+    return who + " waits for stage " + std::to_string(action->peer_stage) + " to take its " +
+           (isGradient ? "gradients" : "values");
   const std::string other = ranksExchange->awaited(state.rank);
   if (!other.empty())
     return who + " waits for " + other;
@@ -64,7 +71,7 @@ std::string Request::describeStuck() {
   return llvm::join(busy, ", ");
 }
 
-void Request::enter(uint32_t rank, const plan::Action &action, const StageRun *stage) {
+void Request::enter(uint32_t rank, const plan::Action &action, const ProgramRun *stage) {
   cancellation.begin();
   std::lock_guard lock(mutex);
   RankState &state = stateOf(rank);
@@ -125,6 +132,8 @@ void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
 std::shared_ptr<Exchange> Request::end() {
   inputs.clear();
   const bool hasSucceeded = cancellation.finish();
+  if (!hasSucceeded && updates && onHalfUpdate)
+    onHalfUpdate(cancellation.message());
   for (States &each : states)
     hasSucceeded ? each.commit() : each.discard();
   if (hasSucceeded)
@@ -149,7 +158,11 @@ llvm::Expected<std::vector<at::Tensor>> Request::wait() {
   }
   if (cancellation.isCancelled())
     return llvm::createStringError(cancellation.message());
-  return outputs;
+  lock.unlock();
+  std::vector<at::Tensor> merged;
+  for (size_t leaf = 0; leaf < outputs.size(); ++leaf)
+    merged.push_back(microbatches.merged(leaf, outputs[leaf]));
+  return merged;
 }
 
 } // namespace cleave::runtime

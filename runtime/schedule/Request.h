@@ -15,6 +15,7 @@
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -26,7 +27,7 @@
 
 namespace cleave::runtime {
 
-class StageRun;
+class ProgramRun;
 
 /// State of a request, shared by the ranks that work on it and the caller that waits for it. Every wait ends
 /// when `cancellation` is cancelled, at its deadline at the latest. The timeout counts from the first action
@@ -43,12 +44,15 @@ public:
   /// \param collects   outputs come from other processes; a thread calls `receiveOutputs`.
   /// \param processes  null where all ranks are threads of this process.
   /// \param onTimeout  see CancellationToken::Options.
+  /// \param onHalfUpdate  called with the message when the request has failed after a rank began to change
+  ///     weights, before another request is admitted.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
           llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<AdmissionController> admissions,
           AdmissionController::Admission admission, llvm::MutableArrayRef<States> states,
           llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
           c10::Device outputDevice = c10::kCPU, bool collects = false, FailureAgreement *processes = nullptr,
-          std::function<void(const std::string &)> onTimeout = nullptr);
+          std::function<void(const std::string &)> onTimeout = nullptr,
+          std::function<void(const std::string &)> onHalfUpdate = nullptr);
 
   const uint64_t number;
   const Microbatches microbatches;
@@ -64,7 +68,9 @@ public:
   /// Communication between the ranks of the request.
   Exchange &exchange() { return *ranksExchange; }
   /// Records the current action of `rank`, for messages.
-  void enter(uint32_t rank, const plan::Action &action, const StageRun *stage = nullptr);
+  void enter(uint32_t rank, const plan::Action &action, const ProgramRun *stage = nullptr);
+  /// Records that a rank begins to change weights. If the request fails afterwards, they may be half changed.
+  void beginUpdate() { updates.store(true); }
   /// Adds a micro-batch's part of an output leaf. `microbatch` is an index among those of all data-parallel
   /// ranks. Copies from a GPU are asynchronous: they have completed after `synchronize`.
   void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
@@ -86,7 +92,7 @@ private:
     /// Current action; null before the first one.
     const plan::Action *action = nullptr;
     /// The stage whose program it runs.
-    const StageRun *stage = nullptr;
+    const ProgramRun *stage = nullptr;
     bool left = false;
   };
 
@@ -98,6 +104,7 @@ private:
   /// What the unfinished ranks do.
   std::string describeStuck();
 
+  std::atomic<bool> updates{false};
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   /// By output: events after which the memory of a joined output may be written.
@@ -105,6 +112,7 @@ private:
   const std::shared_ptr<AdmissionController> admissions;
   AdmissionController::Admission admission;
   const llvm::MutableArrayRef<States> states;
+  const std::function<void(const std::string &)> onHalfUpdate;
 
   std::mutex mutex;
   std::condition_variable changed;

@@ -18,6 +18,13 @@ static int64_t withTolerance(int64_t limit) {
   return limit > kLargest ? INT64_MAX : limit + limit / 8 + (int64_t(64) << 20);
 }
 
+std::vector<States> Session::Impl::statesOf(const plan::Plan &plan) {
+  std::vector<States> states;
+  for (uint32_t position = 0; position < plan::ranksPerDeviceGroup(plan); ++position)
+    states.emplace_back(plan, position % plan.mesh->tp);
+  return states;
+}
+
 Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksum) {
   if (Error error = checkSupported(*plan))
     return error;
@@ -88,7 +95,7 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
   const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.onTimeout);
   for (auto [index, worker] : llvm::zip(own, workers)) {
     auto rank =
-        Rank::load(*plan, shards.at(index), index, *worker, operators, states[plan::tpRankOf(*plan, index)],
+        Rank::load(*plan, shards.at(index), index, *worker, operators, states[index % plan::ranksPerDeviceGroup(*plan)],
                    {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();

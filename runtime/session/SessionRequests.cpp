@@ -13,7 +13,9 @@ using llvm::Error;
 using llvm::Expected;
 
 size_t Session::Impl::mostUnderWay() const {
-  if (!plan->states.empty())
+  // A request reads what the one before has written.
+  const bool trains = llvm::any_of(plan->weights, [](const auto &weight) { return weight->trainable; });
+  if (!plan->states.empty() || trains)
     return 1;
   return options.maxInFlight ? options.maxInFlight : 2 * rankCount(*plan) + 2;
 }
@@ -29,7 +31,7 @@ std::function<void(const std::string &)> Session::Impl::onTimeout() const {
   if (membership)
     return nullptr;
   return [closedReason = closedReason, told = options.onTimeout](const std::string &message) {
-    closedReason->set(message);
+    closedReason->set("one had no result in time (" + message + ")");
     if (told)
       told(message);
   };
@@ -81,7 +83,10 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
       rankSets[signature].ranks, admissions, std::move(admission), states,
       [&](CancellationToken &cancellation) { return connect(rankSets[signature], count, cancellation); },
-      outputDevice, collects, membership.get(), onTimeout());
+      outputDevice, collects, membership.get(), onTimeout(),
+      [closedReason = closedReason](const std::string &message) {
+        closedReason->set("one failed while it changed weights, which may be half changed (" + message + ")");
+      });
   underWay.add(request);
   post(request, signature, collects);
   return request;

@@ -19,10 +19,10 @@ static constexpr size_t kFirst = 64 << 10;
 /// Largest dimension: sizes of all ranks can be added without overflow.
 static constexpr int64_t kMaxSize = int64_t(1) << 40;
 
-PeerGroup::PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index,
+PeerGroup::PeerGroup(Transport &transport, std::vector<uint32_t> ids, uint32_t index,
                      DeviceProcessGroup *devices)
-    : transport(transport), first(first), size(size), index(index), devices(devices), receivedArgs(size),
-      peerArgs(size) {
+    : transport(transport), ranks(std::move(ids)), size(ranks.size()), index(index), devices(devices),
+      receivedArgs(size), peerArgs(size) {
   sentArgs.reserve(kFirst);
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index)
@@ -33,8 +33,8 @@ std::string PeerGroup::awaited() const {
   const int64_t rank = waitsFor;
   if (rank == kNobody)
     return "";
-  const std::string who = rank == kDevices ? "the GPUs of ranks " + std::to_string(first) + " to " +
-                                                 std::to_string(first + size - 1)
+  const std::string who = rank == kDevices ? "the GPUs of ranks " + std::to_string(ranks.front()) + " to " +
+                                                 std::to_string(ranks.back())
                                            : "rank " + std::to_string(rank);
   return who + " in spmd::" + nameOf(current);
 }
@@ -85,14 +85,14 @@ void PeerGroup::exchangeParts(llvm::function_ref<Tensor(uint32_t)> of,
       continue;
     if (Tensor tensor = into(rank); tensor.numel() > 0) {
       messages.push_back(
-          transport.receive(first + rank, Tag::Collective, tensor.mutable_data_ptr(), tensor.nbytes()));
-      others.push_back(first + rank);
+          transport.receive(ranks[rank], Tag::Collective, tensor.mutable_data_ptr(), tensor.nbytes()));
+      others.push_back(ranks[rank]);
       taken.push_back(tensor);
     }
     if (Tensor tensor = of(rank); tensor.numel() > 0) {
       messages.push_back(
-          transport.send(first + rank, Tag::Collective, tensor.const_data_ptr(), tensor.nbytes()));
-      others.push_back(first + rank);
+          transport.send(ranks[rank], Tag::Collective, tensor.const_data_ptr(), tensor.nbytes()));
+      others.push_back(ranks[rank]);
       given.push_back(tensor);
     }
   }
@@ -249,19 +249,18 @@ std::vector<Tensor> PeerGroup::exchange(CollectiveCall call, const Tensor &tenso
     if (rank != index) {
       // A message may be shorter than that.
       std::fill_n(receivedArgs[rank].begin(), sizeof(Head), 0);
-      messages.push_back(transport.receive(first + rank, Tag::Collective, receivedArgs[rank].data(),
+      messages.push_back(transport.receive(ranks[rank], Tag::Collective, receivedArgs[rank].data(),
                                            receivedArgs[rank].size()));
-      messages.push_back(transport.send(first + rank, Tag::Collective, sentArgs.data(), sentArgs.size()));
-      others.insert(others.end(), 2, first + rank);
+      messages.push_back(transport.send(ranks[rank], Tag::Collective, sentArgs.data(), sentArgs.size()));
+      others.insert(others.end(), 2, ranks[rank]);
     }
   awaitAll(messages, others);
   for (uint32_t rank = 0; rank < size; ++rank)
     peerArgs[rank] =
-        ofRank(first + rank, [&] { return read(rank == index ? sentArgs : receivedArgs[rank]); });
-  verifyCollectiveMatch(first, size,
-                        [&](uint32_t rank) -> const CollectiveCall & { return peerArgs[rank].call; });
+        ofRank(ranks[rank], [&] { return read(rank == index ? sentArgs : receivedArgs[rank]); });
+  verifyCollectiveMatch(ranks, [&](uint32_t rank) -> const CollectiveCall & { return peerArgs[rank].call; });
   for (uint32_t rank = 0; rank < size; ++rank)
-    ofRank(first + rank, [&] { checkRequestedParts(peerArgs[rank]); });
+    ofRank(ranks[rank], [&] { checkRequestedParts(peerArgs[rank]); });
   // Whether there is a second round depends on the arguments of all ranks, so all ranks decide alike.
   bool isInlined = true;
   for (const CollectiveArgs &args : peerArgs)

@@ -1,26 +1,44 @@
-//===- StageRun.cpp -------------------------------------------------------===//
-#include "runtime/schedule/StageRun.h"
+//===- ProgramRun.cpp -------------------------------------------------------===//
+#include "runtime/schedule/ProgramRun.h"
 #include "runtime/base/Exceptions.h"
 #include <stdexcept>
 
 namespace cleave::runtime {
 
-StageRun::StageRun(const plan::Signature &signature, const plan::Program &program,
-                   std::unique_ptr<Executor> loaded, const States &states,
-                   llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches)
+size_t transferCount(const plan::Plan &plan, uint32_t signature) {
+  return plan::transfers(plan, signature).size() +
+         plan::transfers(plan, signature, plan::Phase::BackwardInput).size();
+}
+
+std::vector<ValueFlow> flowsOf(const plan::Plan &plan, uint32_t signature) {
+  std::vector<ValueFlow> flows;
+  for (plan::Phase phase : {plan::Phase::Forward, plan::Phase::BackwardInput})
+    for (plan::Transfer &transfer : plan::transfers(plan, signature, phase))
+      flows.push_back({transfer.source(), transfer.target(), std::move(transfer.results),
+                       std::move(transfer.inputs)});
+  for (plan::Stash &stash : plan::stashes(plan, signature))
+    flows.push_back({{stash.stage, stash.from}, {stash.stage, stash.to}, std::move(stash.results),
+                     std::move(stash.inputs)});
+  return flows;
+}
+
+ProgramRun::ProgramRun(const plan::Signature &signature, const plan::Program &program,
+                       std::unique_ptr<Executor> loaded, const States &states,
+                       llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches)
     : signature(signature), program(program), executor(std::move(loaded)), states(states),
       readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
-    if (signature.outputs[leaf]->stage == program.stage && program.tp_rank == 0)
+    if (signature.outputs[leaf]->stage == program.stage && signature.outputs[leaf]->phase == program.phase &&
+        program.tp_rank == 0)
       leaves.push_back({signature.outputs[leaf]->index, leaf});
-  for (const plan::Transfer &transfer : transfers)
-    if (transfer.from == program.stage)
-      for (uint32_t result : transfer.results)
+  for (const ValueFlow &flow : flows)
+    if (flow.source == key())
+      for (uint32_t result : flow.results)
         ++readers[result];
   microbatchStates.resize(microbatches);
 }
 
-StageRun::MicrobatchState &StageRun::stateOf(uint32_t microbatch) {
+ProgramRun::MicrobatchState &ProgramRun::stateOf(uint32_t microbatch) {
   MicrobatchState &state = microbatchStates[microbatch];
   // Allocated on first use: an untrusted plan may have more micro-batches than any batch has samples.
   if (state.inputs.size() != program.inputs.size()) {
@@ -30,20 +48,20 @@ StageRun::MicrobatchState &StageRun::stateOf(uint32_t microbatch) {
   return state;
 }
 
-void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
-                       llvm::MutableArrayRef<c10::IValue> values) {
-  TORCH_INTERNAL_ASSERT(values.size() == transfer.inputs.size(), "values of a transfer");
+void ProgramRun::receive(const ValueFlow &flow, uint32_t microbatch,
+                         llvm::MutableArrayRef<c10::IValue> values) {
+  TORCH_INTERNAL_ASSERT(values.size() == flow.inputs.size(), "values of a flow");
   MicrobatchState &state = stateOf(microbatch);
   for (size_t i = 0; i < values.size(); ++i)
-    state.inputs[transfer.inputs[i]] = std::move(values[i]);
+    state.inputs[flow.inputs[i]] = std::move(values[i]);
 }
 
-void StageRun::run(Request &request, Communicator *tensorGroup, uint32_t global, MicrobatchState &state) {
+void ProgramRun::execute(Request &request, const std::array<Communicator *, 2> &groups, uint32_t global,
+                         MicrobatchState &state) {
   for (size_t input = 0; input < program.inputs.size(); ++input)
     if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
       state.inputs[input] = request.input(source.index, global);
-  const ExecutionContext context{request.microbatches.symbols(global), request.cancellation.flag(),
-                                 tensorGroup};
+  const ExecutionContext context{request.microbatches.symbols(global), request.cancellation.flag(), groups};
   if (graph)
     return graph->run(state.inputs, context, state.results);
   for (size_t input = 0; input < program.inputs.size(); ++input)
@@ -58,7 +76,7 @@ static at::Tensor withOwnElements(const at::Tensor &tensor) {
   return size_t(tensor.numel()) > most ? tensor.contiguous() : tensor;
 }
 
-at::Tensor StageRun::outputOf(Leaf leaf, const c10::IValue &result) const {
+at::Tensor ProgramRun::outputOf(Leaf leaf, const c10::IValue &result) const {
   TORCH_CHECK(result.isTensor(), "output ", leaf.leaf, " is a ", result.tagKind(), ", expected a tensor");
   try {
     return withOwnElements(states.copiedIfAliased(result.toTensor()));
@@ -69,28 +87,30 @@ at::Tensor StageRun::outputOf(Leaf leaf, const c10::IValue &result) const {
   }
 }
 
-void StageRun::forward(Request &request, Communicator *tensorGroup, uint32_t microbatch, uint32_t global) {
+void ProgramRun::run(Request &request, const std::array<Communicator *, 2> &groups, uint32_t microbatch,
+                     uint32_t global, bool givesOutputs) {
   MicrobatchState &state = stateOf(microbatch);
-  run(request, tensorGroup, global, state);
+  execute(request, groups, global, state);
   std::vector<c10::IValue> &results = state.results;
-  for (Leaf leaf : leaves)
-    request.addOutput(leaf.leaf, global, outputOf(leaf, results[leaf.result]));
+  if (givesOutputs)
+    for (Leaf leaf : leaves)
+      request.addOutput(leaf.leaf, global, outputOf(leaf, results[leaf.result]));
   state.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)
     if (readers[result] == 0)
       results[result] = c10::IValue();
 }
 
-void StageRun::take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
+void ProgramRun::take(const ValueFlow &flow, uint32_t microbatch, std::vector<c10::IValue> &values) {
   MicrobatchState &state = stateOf(microbatch);
   values.clear();
-  for (uint32_t result : transfer.results) {
+  for (uint32_t result : flow.results) {
     c10::IValue &value = state.results[result];
     values.push_back(--state.readersLeft[result] == 0 ? std::move(value) : value);
   }
 }
 
-void StageRun::clear() {
+void ProgramRun::clear() {
   for (MicrobatchState &state : microbatchStates) {
     state.inputs.assign(state.inputs.size(), c10::IValue());
     state.results.clear();
