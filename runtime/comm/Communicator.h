@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 namespace cleave::runtime {
 
@@ -22,6 +24,13 @@ public:
                               at::IntArrayRef ranges) = 0;
   virtual at::Tensor broadcast(const at::Tensor &tensor, int64_t root) = 0;
 };
+
+/// `first` and the `count - 1` ranks behind it.
+inline std::vector<uint32_t> consecutiveRanks(uint32_t first, uint32_t count) {
+  std::vector<uint32_t> ranks(count);
+  std::iota(ranks.begin(), ranks.end(), first);
+  return ranks;
+}
 
 } // namespace cleave::runtime
 

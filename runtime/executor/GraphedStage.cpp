@@ -55,13 +55,17 @@ static std::string obstacleIn(const plan::Plan &plan, const plan::Program &progr
                               const plan::Instruction &instruction) {
   switch (instruction.kind) {
   case InstructionKind::Call:
+  case InstructionKind::Collective:
     return obstacleIn(plan.operators[instruction.op], program, instruction);
   case InstructionKind::If:
   case InstructionKind::Loop:
     return "it has branches or loops";
   case InstructionKind::StateRead:
   case InstructionKind::StateWrite:
+  case InstructionKind::StateAccumulate:
     return "it keeps states";
+  case InstructionKind::WeightWrite:
+    return "it changes weights";
   default:
     return "";
   }

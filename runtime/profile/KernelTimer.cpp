@@ -21,7 +21,7 @@ namespace {
 class LocalTimingGroup final : public TimingGroup {
 public:
   explicit LocalTimingGroup(size_t ranks)
-      : group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), cancellation),
+      : group(consecutiveRanks(0, ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), cancellation),
         start(std::ptrdiff_t(ranks)) {}
 
   Communicator &member(uint32_t rank) override { return group.member(rank); }
@@ -130,7 +130,7 @@ llvm::Expected<double> DeviceTimer::secondsOfMessage(int64_t bytes, bool sends) 
   // Sends values as from stage to stage of a request.
   /// The timeout is of each wait.
   CancellationToken cancellation{{.timeout = kTimeout, .earliestBegin = CancellationToken::Clock::now}};
-  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, cancellation);
+  LocalExchange exchange(/*ranks=*/2, {}, /*transfers=*/kHops, /*microbatches=*/1, cancellation);
   double seconds = 0;
   auto hop = [&](uint32_t rank) {
     std::vector<c10::IValue> values;

@@ -38,7 +38,7 @@ class TimingProcess::Timer final : public KernelTimer {
 public:
   Timer(TimingProcess &process, uint32_t first, uint32_t count, EndpointRanks ends)
       : process(process), count(count), index(process.rank() - first), ends(ends),
-        group(process.membership->transport(), first, count, index) {}
+        group(process.membership->transport(), consecutiveRanks(first, count), index) {}
 
   size_t devices() const override { return count; }
   int threads() const override { return process.worker->threads(); }

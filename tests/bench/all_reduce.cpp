@@ -45,7 +45,7 @@ static void copy(benchmark::State &state) {
 
 static void allReduce(benchmark::State &state) {
   CancellationToken cancellation({.timeout = std::chrono::hours(1)});
-  LocalGroup group(0, 2, /*spins=*/true, cancellation);
+  LocalGroup group({0, 1}, /*spins=*/true, cancellation);
   runTwice(state,
            [&](uint32_t rank, const at::Tensor &tensor) { return group.member(rank).allReduce(tensor); });
 }

@@ -101,7 +101,7 @@ static at::Tensor call(Communicator &group, CollectiveOp operation) {
 /// Arguments of a rank in the first round, once for each of the other ranks.
 static std::string groupSeed(CollectiveOp operation) {
   CaseTransport transport;
-  PeerGroup group(transport, 0, kRanks, 0);
+  PeerGroup group(transport, consecutiveRanks(0, kRanks), 0);
   try {
     call(group, operation);
   } catch (const TransportClosed &) {
@@ -153,7 +153,7 @@ static void receiveValues(StringRef rest, bool areCommands) {
 
 static void callGroup(StringRef rest, CollectiveOp operation) {
   CaseTransport transport(rest);
-  PeerGroup group(transport, 0, kRanks, 0);
+  PeerGroup group(transport, consecutiveRanks(0, kRanks), 0);
   promise(call(group, operation).numel() <= kRanks * kRanks * 2, "more than ranks have given");
 }
 

@@ -43,7 +43,7 @@ std::vector<RunResults> SpmdProgramTest::runRanks(func::FuncOp function, unsigne
     EXPECT_TRUE(succeeded(specializeRank(programs.back().get(), rank))) << "rank " << rank;
   }
   runtime::CancellationToken cancellation({});
-  runtime::LocalGroup group(0, ranks, /*spins=*/false, cancellation);
+  runtime::LocalGroup group(runtime::consecutiveRanks(0, ranks), /*spins=*/false, cancellation);
   std::vector<RunResults> found(ranks);
   std::vector<std::thread> threads;
   for (unsigned rank = 0; rank < ranks; ++rank)

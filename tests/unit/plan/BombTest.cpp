@@ -154,7 +154,7 @@ static std::unique_ptr<Plan> withConstants(uint32_t count) {
     constant->value = std::make_unique<Constant>();
     program.constants.push_back(std::move(constant));
   }
-  plan->capture_points[0]->slot = UINT32_MAX;
+  plan->capture_points[0]->slots[0]->slot = UINT32_MAX;
   return plan;
 }
 
@@ -222,7 +222,7 @@ TEST(Bomb, ManyUsesOfAWeightOnManyRanks) {
     program.weights.push_back(std::make_unique<SlotWeight>());
     program.weights.back()->slot = program.slots++;
   }
-  plan->capture_points[0]->slot = UINT32_MAX;
+  plan->capture_points[0]->slots[0]->slot = UINT32_MAX;
   expectRefused(encode(*plan), "its program or slot is not there");
 }
 
@@ -293,7 +293,7 @@ TEST(Bomb, SumsOfManySymbols) {
     dim->terms[0]->symbols.assign(6'000, 0);
     type->dims.push_back(std::move(dim));
   }
-  plan->capture_points[0]->slot = UINT32_MAX;
+  plan->capture_points[0]->slots[0]->slot = UINT32_MAX;
   expectRefused(encode(*plan), "its program or slot is not there");
 }
 

@@ -181,7 +181,8 @@ static llvm::StringMap<int64_t> countCalls(const Plan &plan) {
   for (const auto &program : plan.programs)
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions)
-        if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call)
+        if (program->tp_rank == 0 &&
+            llvm::is_contained({InstructionKind::Call, InstructionKind::Collective}, instruction->kind))
           ++calls[plan.operators[instruction->op]];
   return calls;
 }
@@ -231,6 +232,8 @@ json::Object toJson(const LoadedPlan &loaded) {
   };
   auto capturePoint = [&](const auto &entry) {
     return json::Object{{"path", entry->path},
+                        {"index", entry->index},
+                        {"call", entry->call},
                         {"signature", plan.signatures[entry->signature]->name},
                         {"stage", entry->stage}};
   };

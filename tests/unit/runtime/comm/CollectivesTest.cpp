@@ -26,7 +26,7 @@ protected:
   std::vector<Tensor> onRanks(uint32_t ranks, const Work &work,
                               std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
     CancellationToken cancellation{{.timeout = timeout}};
-    LocalGroup group(10, ranks, spins, cancellation);
+    LocalGroup group(consecutiveRanks(10, ranks), spins, cancellation);
     std::vector<Tensor> results(ranks);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < ranks; ++rank)

@@ -38,7 +38,7 @@ protected:
 
 TEST_F(StreamsTest, ReceiversWaitOnTheGpuForWhatSendersMake) {
   CancellationToken cancellation({});
-  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/1, /*microbatches=*/1, cancellation);
+  LocalExchange exchange(/*ranks=*/2, {}, /*transfers=*/1, /*microbatches=*/1, cancellation);
   const c10::Stream sending = newStream(fakeGpu(0)), receiving = newStream(fakeGpu(0));
   const Tensor tensor = at::ones({2}).to(fakeGpu(0));
   std::thread sender([&] {
@@ -141,7 +141,7 @@ TEST_F(StreamsTest, CpusTakeCopies) {
 static std::vector<Tensor> onGroup(const std::vector<c10::Stream> &streams,
                                    const std::function<Tensor(Communicator &, int64_t)> &work) {
   CancellationToken cancellation({});
-  LocalGroup group(0, 2, /*spins=*/false, cancellation);
+  LocalGroup group({0, 1}, /*spins=*/false, cancellation);
   std::vector<Tensor> results(2);
   std::vector<std::thread> ranks;
   for (int64_t rank : {0, 1})

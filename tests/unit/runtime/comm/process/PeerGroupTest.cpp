@@ -40,7 +40,7 @@ protected:
   /// themselves.
   void expectSame(const Work &work, bool isLoose = false) {
     CancellationToken cancellation({});
-    LocalGroup local(4, ranks, /*spins=*/false, cancellation);
+    LocalGroup local(consecutiveRanks(4, ranks), /*spins=*/false, cancellation);
     const std::vector<Tensor> expected =
         onThreads([&](uint32_t rank) { return work(local.member(rank), rank); });
     MemoryTransports transports;
@@ -49,7 +49,7 @@ protected:
       // The group does not begin with rank 0 of the plan.
       std::unique_ptr<Transport> transport = transports.transport(4 + rank);
       std::unique_ptr<DeviceProcessGroup> devices = connectedTo(backends, rank);
-      PeerGroup group(*transport, 4, ranks, rank, devices.get());
+      PeerGroup group(*transport, consecutiveRanks(4, ranks), rank, devices.get());
       return work(group, rank);
     });
     for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -130,7 +130,7 @@ TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
   onThreads([&](uint32_t rank) {
     std::unique_ptr<Transport> transport = transports.transport(4 + rank);
     std::unique_ptr<DeviceProcessGroup> devices = connectedTo(backends, rank);
-    PeerGroup group(*transport, 4, ranks, rank, devices.get());
+    PeerGroup group(*transport, consecutiveRanks(4, ranks), rank, devices.get());
     try {
       const Tensor given = at::ones({2, rank == 1 ? 3 : 2});
       // Devices reduce without a first round.
@@ -178,7 +178,7 @@ static std::string refusalOf(const std::string &message) {
   // Answers the second round of an accepted call.
   auto takes = hostile->receive(4, Tag::Collective, taken.data(), taken.size());
   auto gives = hostile->send(4, Tag::Collective, given.data(), given.size());
-  PeerGroup group(*transport, 4, 2, 0);
+  PeerGroup group(*transport, {4, 5}, 0);
   try {
     EXPECT_EQ(group.allGather(at::ones({4}), 0, {0, 0, 4, 1, 0, 4}).numel(), 8);
     return "";
@@ -233,7 +233,7 @@ TEST(PeerGroupMessageTest, PassWhereTheyAreRight) {
 TEST_P(PeerGroupTest, EndsWhenTheWireIsCut) {
   MemoryTransports transports;
   std::unique_ptr<Transport> transport = transports.transport(4);
-  PeerGroup group(*transport, 4, ranks, 0);
+  PeerGroup group(*transport, consecutiveRanks(4, ranks), 0);
   std::thread waiting([&] { EXPECT_THROW(group.allReduce(at::ones({3})), TransportClosed); });
   while (group.awaited().empty())
     std::this_thread::yield();
