@@ -196,7 +196,7 @@ static void readTrace(StringRef words) {
 
 static void readStatus(StringRef words) {
   KnownPeer peer;
-  peer.note(words.str(), PeerClock::time_point());
+  peer.update(words.str(), PeerClock::time_point());
   promise(plan::isPrintable(peer.status) && peer.status.size() < 8192, "a status that is not printable");
 }
 
