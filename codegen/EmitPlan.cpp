@@ -170,7 +170,8 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
     prediction->bytes_touched += work.bytes;
   }
   StageMemory memory =
-      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank));
+      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank),
+               scheduleOf(function).getMicrobatches());
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
   // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
@@ -307,8 +308,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
       return failure();
   }
   addShardingGroups(function);
-  if (StringAttr batch = schedule.getBatch())
-    result->signatures.back()->batch = int32_t(symbols.lookup(batch));
+  setBatch(function, schedule.getBatch(), symbols, *result->signatures.back());
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
   if (auto target = decisionOf<TargetAttr>(function))

@@ -138,6 +138,8 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
     return emitCall(call, block);
   if (isa<IfOp, LoopOp>(op))
     return emitNested(op, block, index);
+  if (auto state = dyn_cast<StateOp>(op); state && failed(checkRows(state)))
+    return failure();
   auto instruction = instructionFor(op);
   if (!setKind(*instruction, op) && !setTrainingKind(*instruction, op))
     return op->emitOpError("has no instruction in a plan");
@@ -190,6 +192,16 @@ bool ProgramEmitter::setTrainingKind(plan::Instruction &instruction, Operation *
   return true;
 }
 
+LogicalResult ProgramEmitter::checkRows(StateOp state) {
+  const plan::State &known = *(tables.states.begin() + stateOf(state))->second;
+  const int64_t dim = state.getBatchDim() ? int64_t(*state.getBatchDim()) : -1;
+  if (known.batch_dim == dim)
+    return success();
+  return state.emitOpError("found rows for the batch in dimension ")
+         << dim << " of state \"" << state.getName() << "\", expected " << known.batch_dim
+         << ", as another function has it (-1: none)";
+}
+
 uint32_t ProgramEmitter::stateOf(StateOp state) {
   auto [entry, isNew] = tables.states.try_emplace(state.getName().str());
   if (isNew) {
@@ -197,6 +209,12 @@ uint32_t ProgramEmitter::stateOf(StateOp state) {
     entry->second->name = state.getName().str();
     entry->second->type = tensorTypeOf(state.getType(), symbols);
     entry->second->stage = stage;
+    if (auto dim = state.getBatchDim()) {
+      entry->second->scope = plan::StateScope::Sequence;
+      entry->second->batch_dim = int32_t(*dim);
+      // Each sequence has as many rows as its first request.
+      *entry->second->type->dims[*dim] = plan::unknownDim();
+    }
   }
   return entry - tables.states.begin();
 }

@@ -69,6 +69,8 @@ private:
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   /// Index of a state in the plan's table; adds it if needed.
   uint32_t stateOf(StateOp state);
+  /// Fails unless all functions have the same dimension for the rows of a state.
+  mlir::LogicalResult checkRows(StateOp state);
   uint32_t sumOf(llvm::StringRef name, mlir::Type part, std::optional<ShardingAttr> shard);
   /// Fills in the kind of instruction; false for operations that no instruction stands for.
   bool setKind(plan::Instruction &instruction, mlir::Operation *op);

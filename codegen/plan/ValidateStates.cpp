@@ -45,6 +45,9 @@ static Error checkScope(const Twine &where, const State &state) {
     return invalid(where, "its batch dimension is " + Twine(state.batch_dim) + ", it has " + Twine(rank));
   if ((state.batch_dim >= 0) != (state.scope == StateScope::Sequence))
     return invalid(where, "a state has rows for the batch if it lasts for sequences, and only then");
+  if (state.batch_dim >= 0 && sizes[state.batch_dim] >= 0)
+    return invalid(where, "it has " + Twine(sizes[state.batch_dim]) +
+                              " rows, expected a number that each sequence decides");
   return Error::success();
 }
 

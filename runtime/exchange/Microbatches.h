@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace cleave::runtime {
@@ -20,6 +21,10 @@ public:
   Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes);
 
   uint32_t count() const { return symbolSizes.size(); }
+  /// Samples of the request; 0 if the signature has no batch.
+  int64_t batch() const { return samples; }
+  /// Samples [first, second) of a micro-batch; none if the signature has no batch.
+  std::pair<int64_t, int64_t> samplesOf(uint32_t microbatch) const;
   /// By symbol: its size within one micro-batch.
   llvm::ArrayRef<int64_t> symbols(uint32_t microbatch) const { return symbolSizes[microbatch]; }
   /// The part of `whole`, leaf `leaf` of the inputs, that a micro-batch reads. Contiguous; `whole` itself if
@@ -50,8 +55,7 @@ private:
   }
 
   const plan::Signature &signature;
-  /// Samples of the request; 0 if it is not split.
-  int64_t samples = 0;
+  const int64_t samples;
   /// By micro-batch, then by symbol.
   std::vector<std::vector<int64_t>> symbolSizes;
 };

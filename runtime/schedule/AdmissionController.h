@@ -5,12 +5,16 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 
 namespace cleave::runtime {
 
-/// Limits the number of requests under way, and records when the last one ended. Thread-safe.
+/// Limits the number of requests under way, of which there is one at a time for each sequence, and records when
+/// the last one ended. Thread-safe.
 class AdmissionController {
 public:
   using Clock = std::chrono::steady_clock;
@@ -21,12 +25,16 @@ public:
   /// Deleter of an Admission. Destroy an Admission only when no rank works on its request any more; that
   /// makes room for another. The AdmissionController must outlive it.
   struct Leave {
-    void operator()(AdmissionController *admissions) const { admissions->leave(); }
+    size_t room = 0;
+    std::optional<uint64_t> sequence = std::nullopt;
+    void operator()(AdmissionController *admissions) const { admissions->leave(room, sequence); }
   };
   using Admission = std::unique_ptr<AdmissionController, Leave>;
-  /// Waits until there is room for a request. Null if there was none for `timeout` after the last request
-  /// ended.
-  Admission enter();
+  /// Waits until there is room for a request, and none of the same sequence is under way. Null if that took
+  /// `timeout` after the last request ended.
+  Admission enter(std::optional<uint64_t> sequence = std::nullopt);
+  /// Waits until no request is under way, and lets none in. Null as for `enter`.
+  Admission enterAlone();
   /// Notes that a request has ended: with its result, or failed while ranks may still work on it. The
   /// deadlines of the requests behind it count from now on.
   void recordEnd();
@@ -35,12 +43,16 @@ public:
   const std::chrono::seconds timeout;
 
 private:
-  void leave();
+  Admission enter(size_t room, std::optional<uint64_t> sequence);
+  void leave(size_t room, std::optional<uint64_t> sequence);
 
   const size_t limit;
   mutable std::mutex mutex;
   std::condition_variable changed;
   size_t underWay = 0;
+  /// Callers that wait to be alone; nobody else is let in meanwhile.
+  size_t waitingAlone = 0;
+  std::set<uint64_t> sequences;
   Clock::time_point ended{};
 };
 

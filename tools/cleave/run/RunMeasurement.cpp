@@ -114,6 +114,8 @@ Expected<Measurement> measure(Session &session, const Requests &requests, uint64
   for (auto [device, now, earlier] : llvm::zip(measurement.devices, session.statistics(), before)) {
     device.statistics = now;
     device.statistics.busySeconds -= earlier.busySeconds;
+    device.statistics.stateBytesWritten -= earlier.stateBytesWritten;
+    device.statistics.stateBytesCopied -= earlier.stateBytesCopied;
   }
   return measurement;
 }
