@@ -13,6 +13,8 @@
 #include "partitioner/simulation/Schedules.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
+#include "llvm/ADT/StringSet.h"
+#include <map>
 
 using namespace mlir;
 
@@ -35,12 +37,16 @@ private:
                             const SymbolIndices &symbols);
   void addStage(StageOp stage, uint32_t ranks);
   void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addMemory(plan::Prediction &prediction, StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addNotes(func::FuncOp function, const InferredValues &inferred);
   void addShardingGroups(func::FuncOp function);
   void addWeights();
   void addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank, std::optional<ShardingAttr> sharding);
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
   PlanTables tables;
+  /// By stage and tensor-parallel rank: the weights that its predictions count.
+  std::map<std::pair<uint32_t, uint32_t>, llvm::StringSet<>> predictedWeights;
   /// The functions of single tensor-parallel ranks; the tables refer to their operations.
   std::vector<OwningOpRef<func::FuncOp>> specialized;
 };
@@ -151,18 +157,37 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
     prediction->flops += work.flops;
     prediction->bytes_touched += work.bytes;
   }
-  StageMemory memory =
-      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank));
-  prediction->weight_bytes = memory.weightBytes;
-  prediction->activation_bytes = memory.activationBytes;
+  addMemory(*prediction, stage, microbatch, tpRank);
+  result->predictions.push_back(std::move(prediction));
+}
+
+/// Adds what one signature needs: its weights, each once; and its activations, as one signature runs at a
+/// time.
+void PlanEmitter::addMemory(plan::Prediction &prediction, StageOp stage, const Microbatch &microbatch,
+                            uint32_t tpRank) {
+  auto function = stage->getParentOfType<func::FuncOp>();
+  ExampleShapes shapes(function);
+  int64_t activations =
+      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank))
+          .activationBytes;
   // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
   // the outputs.
   if (microbatch.isPart && tpRank == 0)
     for (Value output : function.getBody().front().getTerminator()->getOperands())
       if (output.getDefiningOp() == stage)
-        prediction->activation_bytes += shapes.bytesOf(output);
-  prediction->peak_bytes = prediction->weight_bytes + prediction->activation_bytes;
-  result->predictions.push_back(std::move(prediction));
+        activations += shapes.bytesOf(output);
+  for (ParamOp param : stage.getBody().getOps<ParamOp>())
+    if (predictedWeights[{prediction.stage, tpRank}].insert(param.getName()).second)
+      prediction.weight_bytes += microbatch.shapes.bytesOf(param);
+  prediction.activation_bytes = std::max(prediction.activation_bytes, activations);
+  prediction.peak_bytes = prediction.weight_bytes + prediction.activation_bytes;
+}
+
+/// Adds what a note of an earlier signature does not say already.
+void PlanEmitter::addNotes(func::FuncOp function, const InferredValues &inferred) {
+  for (plan::Note &note : notesOf(function, inferred))
+    if (llvm::none_of(result->notes, [&](auto &known) { return known->text == note.text; }))
+      result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
 }
 
 LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
@@ -189,12 +214,16 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
     // The stages are those of the first signature; further signatures share them.
     if (signature == 0 && tpRank == 0)
       addStage(stage, ranks);
+    // Times are those of the first signature; memory suffices for each.
     if (signature == 0)
       addPrediction(stage, *microbatch, tpRank);
+    else
+      for (auto &prediction : result->predictions)
+        if (prediction->stage == uint32_t(stage.getIndex()) && prediction->tp_rank == tpRank)
+          addMemory(*prediction, stage, *microbatch, tpRank);
   }
   if (tpRank == 0)
-    for (plan::Note &note : notesOf(function, microbatch->inferred))
-      result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
+    addNotes(function, microbatch->inferred);
   return success();
 }
 
@@ -250,6 +279,19 @@ static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t r
   return success();
 }
 
+/// Checks that a further signature is split as those before it.
+static LogicalResult checkAgreement(func::FuncOp function, const plan::Plan &plan, size_t stages,
+                                    uint32_t ranks, int64_t dataParallelSize) {
+  const int64_t tensorParallelSize = tensorParallelSizeOf(function);
+  if (plan.signatures.empty() || (stages == plan.stages.size() && ranks == plan.mesh->pp &&
+                                  dataParallelSize == plan.mesh->dp && tensorParallelSize == plan.mesh->tp))
+    return success();
+  return function.emitError() << stages << " stages on pp=" << ranks << ", dp=" << dataParallelSize
+                              << ", tp=" << tensorParallelSize << ", expected " << plan.stages.size()
+                              << " on pp=" << plan.mesh->pp << ", dp=" << plan.mesh->dp
+                              << ", tp=" << plan.mesh->tp << " as signature " << plan.signatures[0]->name;
+}
+
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (failed(checkAttributes(function)))
     return failure();
@@ -257,7 +299,8 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   const ScheduleAttr schedule = scheduleOf(function);
   const uint32_t ranks = schedule.getPipelineRanks();
   const int64_t dataParallelSize = schedule.getDataRanks();
-  if (failed(checkRanks(function, stages.size(), ranks, dataParallelSize)))
+  if (failed(checkRanks(function, stages.size(), ranks, dataParallelSize)) ||
+      failed(checkAgreement(function, *result, stages.size(), ranks, dataParallelSize)))
     return failure();
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
@@ -275,7 +318,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
-  if (auto target = decisionOf<TargetAttr>(function))
+  if (auto target = decisionOf<TargetAttr>(function); target && index == 0)
     addTarget(target, *result);
   auto actions = gpipe({index, uint32_t(stages.size()), ranks, uint32_t(schedule.getMicrobatches()),
                         plan::transfers(*result, index), result->mesh->dp * result->mesh->tp});

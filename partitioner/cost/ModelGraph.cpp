@@ -2,6 +2,8 @@
 #include "partitioner/cost/ModelGraph.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
+#include "partitioner/graph/JoinedNodes.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/graph/UsedValues.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
@@ -55,7 +57,8 @@ double callSeconds(const Kernel &kernel, const DeviceGroup &group) {
   return most;
 }
 
-double operationSeconds(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
+/// operationSeconds of one execution.
+static double secondsOnce(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
   auto call = dyn_cast<OperatorOp>(op);
   if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
@@ -64,7 +67,7 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
       if (isa<OperatorOp>(inner) || inner.getNumRegions() > 0)
-        seconds += operationSeconds(&inner, shapes, group);
+        seconds += secondsOnce(&inner, shapes, group);
   if (!call)
     return seconds;
   const OpSemantics &semantics = semanticsOf(call.getName());
@@ -76,6 +79,10 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
                        (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);
   return seconds + group.collectives.seconds(*semantics.collective, whole, ranks);
+}
+
+double operationSeconds(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
+  return frequencyOf(op) * secondsOnce(op, shapes, group);
 }
 
 /// Operations that every stage repeats at no cost; not a list that is changed later.
@@ -137,6 +144,10 @@ private:
                         [&](auto kind) { return std::get<0>(kind).cones.lookup(op) <= std::get<1>(kind); });
   }
   void makeNodes();
+  /// Joins nodes of different functions that use one weight, or one state.
+  void joinSignatures();
+  std::vector<std::pair<uint32_t, uint32_t>> sharedUses();
+  std::vector<double> progressOfNodes() const;
   void connect();
   /// Collects the values of nodes or arguments behind `value`, through glue and cheap operations, and the
   /// weights.
@@ -277,7 +288,80 @@ void GraphBuilder::connect() {
 ModelGraph GraphBuilder::build() {
   makeNodes();
   connect();
+  if (signaturesOf(function) > 1)
+    joinSignatures();
   return std::move(result);
+}
+
+//===- Several functions --------------------------------------------------===//
+
+namespace {
+/// Where functions use one weight or state: by function, the nodes of each module path.
+struct Uses {
+  llvm::MapVector<unsigned, llvm::MapVector<StringRef, SmallVector<uint32_t>>> nodes;
+
+  void add(Operation *op, uint32_t node) { nodes[signatureOf(op)][modulePath(op)].push_back(node); }
+  /// The node of the first function that has the same use, else its first one.
+  uint32_t homeOf(StringRef path, size_t index) const {
+    const auto &homes = nodes.front().second;
+    auto same = homes.find(path);
+    return same == homes.end() ? homes.front().second.front()
+                               : same->second[std::min(index, same->second.size() - 1)];
+  }
+};
+} // namespace
+
+/// Pairs of nodes: each use of a weight in a further function, and its home.
+std::vector<std::pair<uint32_t, uint32_t>> GraphBuilder::sharedUses() {
+  llvm::MapVector<StringRef, Uses> all;
+  for (auto [index, ops] : llvm::enumerate(result.nodes))
+    for (Operation *op : ops) {
+      llvm::SetVector<Value> sources;
+      llvm::SetVector<uint32_t> weights;
+      llvm::DenseSet<Value> seen;
+      for (Value value : usedValues(op))
+        sourcesOf(value, sources, weights, seen);
+      for (uint32_t weight : weights)
+        all[result.weightNames[weight]].add(op, index);
+      if (auto state = dyn_cast<StateOp>(op))
+        all[stateName(state)].add(op, index);
+    }
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  for (auto &[name, uses] : all)
+    for (auto &[signature, paths] : llvm::drop_begin(uses.nodes))
+      for (auto &[path, nodes] : paths)
+        for (auto [index, node] : llvm::enumerate(nodes))
+          pairs.push_back({uses.homeOf(path, index), node});
+  return pairs;
+}
+
+/// By node: the share of its function's seconds that comes before it.
+std::vector<double> GraphBuilder::progressOfNodes() const {
+  std::vector<double> totals(signaturesOf(function)), progress;
+  for (auto [node, ops] : llvm::zip(result.graph.nodes, result.nodes)) {
+    double &total = totals[signatureOf(ops.front())];
+    progress.push_back(total);
+    total += node.seconds;
+  }
+  for (auto [before, ops] : llvm::zip(progress, result.nodes))
+    if (const double total = totals[signatureOf(ops.front())]; total > 0)
+      before /= total;
+  return progress;
+}
+
+void GraphBuilder::joinSignatures() {
+  const std::vector<uint32_t> groupOf = joinNodes(result.graph, sharedUses(), progressOfNodes());
+  std::vector<std::vector<Operation *>> nodes;
+  for (auto [ops, group] : llvm::zip(result.nodes, groupOf)) {
+    nodes.resize(std::max<size_t>(nodes.size(), group + 1));
+    llvm::append_range(nodes[group], ops);
+    for (Operation *op : ops)
+      nodeOf[op] = group;
+  }
+  result = ModelGraph();
+  result.nodes = std::move(nodes);
+  weightIds.clear();
+  connect();
 }
 
 StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *, uint32_t kind)> seconds,

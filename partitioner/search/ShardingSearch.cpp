@@ -369,7 +369,9 @@ double Search::costOf(const Candidate &candidate) const {
         calls.insert(call->op);
   double saved = 0;
   for (Operation *call : calls)
-    saved += std::max(operationSeconds(call, shapes, request.group) - request.group.dispatchSeconds(), 0.);
+    saved += std::max(operationSeconds(call, shapes, request.group) -
+                          frequencyOf(call) * request.group.dispatchSeconds(),
+                      0.);
   return candidate.seconds - saved * (ranks - 1) / ranks;
 }
 
