@@ -271,7 +271,10 @@ static llvm::Error verifySignature(const VerifyOptions &options, runtime::Sessio
   auto inputs = inputsOf(options, *plan.signatures[index], files);
   if (!inputs)
     return inputs.takeError();
-  return compareEverywhere(session, index, original, *inputs, progress, report);
+  auto error = compareEverywhere(session, index, original, *inputs, progress, report);
+  // The next signature finds the model as it was saved.
+  original.resetState();
+  return error;
 }
 
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
