@@ -1,6 +1,7 @@
 //===- EmitPlan.cpp - From split IR to a plan -----------------------------===//
 #include "codegen/EmitPlan.h"
 #include "codegen/CheckAttributes.h"
+#include "codegen/CheckSignatures.h"
 #include "codegen/Notes.h"
 #include "codegen/ProgramEmitter.h"
 #include "codegen/plan/Schedule.h"
@@ -387,6 +388,8 @@ std::unique_ptr<plan::Plan> PlanEmitter::finish() {
 }
 
 FailureOr<std::unique_ptr<plan::Plan>> emitPlan(ModuleOp module, const PlanOrigin &origin) {
+  if (failed(checkSignatures(module)))
+    return failure();
   PlanEmitter emitter(origin);
   for (auto function : module.getOps<func::FuncOp>())
     if (failed(emitter.addSignature(function)))

@@ -115,9 +115,10 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       limits = b.getDenseI64ArrayAttr({decision.memoryLimitRange.least, decision.memoryLimitRange.tooLarge});
     joint.copyBack();
     setDecision<ShardingDecisionAttr>(
-        joint.getFunctions().front(), ShardingDecisionAttr::get(
-                      &getContext(), b.getArrayAttr(groups),
-                      b.getDenseF64ArrayAttr({decision.seconds, decision.secondsLowerBound}), limits));
+        joint.getFunctions().front(),
+        ShardingDecisionAttr::get(&getContext(), b.getArrayAttr(groups),
+                                  b.getDenseF64ArrayAttr({decision.seconds, decision.secondsLowerBound}),
+                                  limits));
   }
 };
 } // namespace

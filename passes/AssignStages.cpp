@@ -70,9 +70,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
                         const CutRequest &request, const ModelGraph &model, const StageCut &cut) {
     const ExampleShapes shapes(joint);
     auto secondsOf = [&](Operation *op, uint32_t kind) {
-      return signatureOf(op) == signature
-                 ? operationSeconds(op, shapes, places.kinds[kind]) / frequencyOf(op)
-                 : 0;
+      return signatureOf(op) == signature ? operationSeconds(op, shapes, places.kinds[kind]) / frequencyOf(op)
+                                          : 0;
     };
     StageGraph own = model.pricedBy(secondsOf, [&](Value value) { return bytesSent(value, shapes); });
     std::vector<StageGraph::Value> values;

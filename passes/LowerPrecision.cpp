@@ -69,7 +69,8 @@ struct LowerPrecision : impl::LowerPrecisionBase<LowerPrecision> {
   void runOnOperation() override {
     Builder b(&getContext());
     if (dtype != "bf16") {
-      mlir::emitError(getOperation()->getLoc()) << "dtype " << dtype << ": no dtype for products, expected bf16";
+      mlir::emitError(getOperation()->getLoc())
+          << "dtype " << dtype << ": no dtype for products, expected bf16";
       return signalPassFailure();
     }
     std::vector<Lowering> all;

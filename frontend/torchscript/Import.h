@@ -18,8 +18,8 @@ struct ImportedModel {
   WeightTable weights;
 };
 
-/// Imports the model's `forward` once for the inputs of each signature, as a function of its name; all of them
-/// share weights and states. Calls of submodules are inlined under their module paths, attributes are
+/// Imports the model's `forward` once for the inputs of each signature, as a function of its name; all of
+/// them share weights and states. Calls of submodules are inlined under their module paths, attributes are
 /// resolved, branches on constants are decided, in-place operators are made functional, and attributes and
 /// weights that are written become states. A function's arguments are the tensor leaves of the inputs
 /// (attributes `cleave.name`, `cleave.role`), its results those of the outputs; `cleave.input_tree` and

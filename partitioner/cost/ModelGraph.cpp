@@ -13,9 +13,6 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Buffers up to this size (tables of positions, frequencies) do not keep an operation from being recomputed.
-static constexpr int64_t kSmallWeightBytes = 64 << 10;
-
 /// The dtype's name in machine files; empty for a dtype without tables.
 static StringRef dtypeOf(OperatorOp op) {
   auto type =
@@ -101,14 +98,20 @@ static bool isSendable(Type type) {
 struct ModelGraphs::Costs {
   /// Costs on one kind of device group.
   struct OfKind {
-    /// Number of operations whose cones take at most `limit` seconds.
-    size_t countBelow(double limit) const {
-      return llvm::count_if(cones, [&](auto &cone) { return cone.second <= limit; });
+    /// True if the operation's cone takes at most the limit of its function.
+    bool isBelow(Operation *op, ArrayRef<double> limits) const {
+      return cones.lookup(op) <= limits[signatureOf(op)];
+    }
+    size_t countBelow(ArrayRef<double> limits) const {
+      return llvm::count_if(cones, [&](auto &cone) { return isBelow(cone.first, limits); });
     }
 
     llvm::DenseMap<Operation *, double> seconds, cones;
-    double total = 0;
+    /// By function of a joint function: seconds of its operations.
+    std::vector<double> totals;
   };
+  /// By kind and function: limits of the seconds of a cheap cone.
+  using Limits = std::vector<std::vector<double>>;
   Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups);
   double coneSeconds(Operation *op, const OfKind &kind) const;
 
@@ -121,8 +124,9 @@ ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups)
     : function(function), shapes(function) {
   for (const DeviceGroup &group : groups) {
     OfKind &kind = kinds.emplace_back();
+    kind.totals.resize(signaturesOf(function));
     for (Operation &op : function.getBody().front().without_terminator())
-      kind.total += kind.seconds[&op] = operationSeconds(&op, shapes, group);
+      kind.totals[signatureOf(&op)] += kind.seconds[&op] = operationSeconds(&op, shapes, group);
     for (Operation &op : function.getBody().front().without_terminator())
       kind.cones[&op] = coneSeconds(&op, kind);
   }
@@ -131,8 +135,7 @@ ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups)
 namespace {
 class GraphBuilder {
 public:
-  /// \param limits  by kind of device group: limit of the seconds of a cheap cone.
-  GraphBuilder(const ModelGraphs::Costs &costs, ArrayRef<double> limits)
+  GraphBuilder(const ModelGraphs::Costs &costs, const ModelGraphs::Costs::Limits &limits)
       : function(costs.function), shapes(costs.shapes), costs(costs), limits(limits) {}
 
   ModelGraph build();
@@ -141,7 +144,7 @@ private:
   /// True if the operation is cheap on all kinds of device groups.
   bool isCheap(Operation *op) const {
     return llvm::all_of(llvm::zip(costs.kinds, limits),
-                        [&](auto kind) { return std::get<0>(kind).cones.lookup(op) <= std::get<1>(kind); });
+                        [&](auto kind) { return std::get<0>(kind).isBelow(op, std::get<1>(kind)); });
   }
   void makeNodes();
   /// Joins nodes of different functions that use one weight, or one state.
@@ -158,7 +161,7 @@ private:
   func::FuncOp function;
   const ExampleShapes &shapes;
   const ModelGraphs::Costs &costs;
-  const ArrayRef<double> limits;
+  const ModelGraphs::Costs::Limits &limits;
   ModelGraph result;
   llvm::DenseMap<Operation *, uint32_t> nodeOf;
   llvm::StringMap<uint32_t> weightIds;
@@ -388,7 +391,7 @@ ModelGraphs::~ModelGraphs() = default;
 
 const ModelGraph &ModelGraphs::of(uint32_t stages) {
   constexpr double kNothing = -1;
-  auto graphBelow = [&](ArrayRef<double> limits) -> const ModelGraph & {
+  auto graphBelow = [&](const Costs::Limits &limits) -> const ModelGraph & {
     std::vector<size_t> counts;
     for (auto [kind, limit] : llvm::zip(costs->kinds, limits))
       counts.push_back(kind.countBelow(limit));
@@ -397,12 +400,16 @@ const ModelGraph &ModelGraphs::of(uint32_t stages) {
       known->second = GraphBuilder(*costs, limits).build();
     return known->second;
   };
-  std::vector<double> limits;
-  for (const Costs::OfKind &kind : costs->kinds)
-    limits.push_back(kind.total / stages / 100);
+  Costs::Limits limits, nothing;
+  for (const Costs::OfKind &kind : costs->kinds) {
+    nothing.emplace_back(kind.totals.size(), kNothing);
+    std::vector<double> &own = limits.emplace_back();
+    for (double total : kind.totals)
+      own.push_back(total / stages / 100);
+  }
   const ModelGraph &graph = graphBelow(limits);
   // A model of cheap operations only still needs nodes.
-  return graph.nodes.size() < stages ? graphBelow(std::vector<double>(limits.size(), kNothing)) : graph;
+  return graph.nodes.size() < stages ? graphBelow(nothing) : graph;
 }
 
 ModelGraph buildModelGraph(func::FuncOp function, ArrayRef<DeviceGroup> kinds, uint32_t stages) {

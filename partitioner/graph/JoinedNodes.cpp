@@ -25,8 +25,7 @@ static std::vector<uint32_t> componentsOf(const StageGraph &graph,
   return component;
 }
 
-std::vector<uint32_t> joinNodes(const StageGraph &graph,
-                                llvm::ArrayRef<std::pair<uint32_t, uint32_t>> pairs,
+std::vector<uint32_t> joinNodes(const StageGraph &graph, llvm::ArrayRef<std::pair<uint32_t, uint32_t>> pairs,
                                 llvm::ArrayRef<double> progress) {
   std::vector<uint32_t> groupOf = componentsOf(graph, pairs);
   const size_t count = groupOf.empty() ? 0 : 1 + *std::max_element(groupOf.begin(), groupOf.end());

@@ -13,8 +13,7 @@ namespace cleave {
 /// values flow to later stages only. Groups are numbered in a topological order; of those that may come next,
 /// the one with the least `progress` of any of its nodes does.
 /// \param progress  by node: where in its own program it stands, 0 to 1.
-std::vector<uint32_t> joinNodes(const StageGraph &graph,
-                                llvm::ArrayRef<std::pair<uint32_t, uint32_t>> pairs,
+std::vector<uint32_t> joinNodes(const StageGraph &graph, llvm::ArrayRef<std::pair<uint32_t, uint32_t>> pairs,
                                 llvm::ArrayRef<double> progress);
 
 } // namespace cleave

@@ -36,8 +36,8 @@ OperandRange resultsOf(func::FuncOp function, unsigned signature) {
 }
 
 double frequencyOf(Operation *op) {
-  auto frequency = isa<func::FuncOp>(op->getParentOp()) ? op->getAttrOfType<FloatAttr>(kFrequencyAttr)
-                                                        : FloatAttr();
+  auto frequency =
+      isa<func::FuncOp>(op->getParentOp()) ? op->getAttrOfType<FloatAttr>(kFrequencyAttr) : FloatAttr();
   return frequency ? frequency.getValueAsDouble() : 1;
 }
 
@@ -184,8 +184,8 @@ FailureOr<Operation *> JointFunction::sharedWeight(Operation *op) {
       first->getAttrDictionary() == op->getAttrDictionary())
     return first;
   return op->emitError() << "found weight \"" << param.getName() << "\" of " << op->getResultTypes()[0]
-                         << " with " << op->getAttrDictionary() << ", expected "
-                         << first->getResultTypes()[0] << " with " << first->getAttrDictionary()
+                         << " with " << op->getAttrDictionary() << ", expected " << first->getResultTypes()[0]
+                         << " with " << first->getAttrDictionary()
                          << " as in an earlier function; all functions of a module share its weights";
 }
 

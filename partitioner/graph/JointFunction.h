@@ -55,8 +55,8 @@ double frequencyOf(mlir::Operation *op);
 /// The name of a state, without what keeps the states of joined functions apart.
 llvm::StringRef stateName(StateOp state);
 
-/// `shapes` of a function for the largest of `count` parts of the batch: the dimension `batch` of every joined
-/// function, whatever its size.
+/// `shapes` of a function for the largest of `count` parts of the batch: the dimension `batch` of every
+/// joined function, whatever its size.
 ExampleShapes partOfBatch(mlir::func::FuncOp function, const ExampleShapes &shapes, llvm::StringRef batch,
                           uint64_t count);
 

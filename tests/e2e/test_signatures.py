@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from conftest import cleave
+from launching import run_ranks, same_bits
 
 MESHES = {"pp=2": ("--mesh", "pp=2"), "tp=2": ("--mesh", "tp=2"), "pp=2,tp=2": ("--mesh", "pp=2,tp=2"),
           "auto": ("--mesh", "auto", "--devices", 2)}
@@ -183,6 +184,25 @@ def test_first_name_is_forward(three):
     cleave("compile", "model.pt", *files, "-o", "all.plan", cwd=three.folder)
     plan = cleave("inspect", "all.plan", "--json", cwd=three.folder).json()
     assert [signature["name"] for signature in plan["signatures"]] == ["forward", "loss"]
+
+
+def test_processes(three):
+    three.compile(three.inputs, "--mesh", "pp=2", plan="all.plan")
+    for name in three.inputs:
+        alone, _ = three.run("all.plan", name)
+        run_ranks(2, "all.plan", "--signature", name, "--inputs", f"{name}.inputs.safetensors", "--outputs",
+                  "ranks.safetensors", cwd=three.folder)
+        assert same_bits(load_file(three.folder / "ranks.safetensors"), alone)
+
+
+def test_ir_of_all_functions(three):
+    three.compile(three.inputs, "--mesh", "pp=2,tp=2", "--emit-ir", "ir", plan="all.plan")
+    files = sorted((three.folder / "ir").iterdir())
+    assert [int(path.name.split("-")[0]) for path in files] == list(range(1, len(files) + 1))
+    assert all(path.read_text().count("func.func @") == 3 for path in files)
+    (typed,) = (three.folder / "ir").glob("*-fold-sizes.mlir")
+    report = cleave("simulate", typed, "--mesh", "pp=2,tp=2", "--json").json()
+    assert len(report["devices"]) == 4
 
 
 @pytest.mark.parametrize("options, why", [

@@ -184,7 +184,8 @@ static Error runSession(Session &session, const RunOptions &options, TraceSpool 
   if (!inputs)
     return inputs.takeError();
   // CUDA graphs are captured in the third request.
-  auto measurement = measure(session, signature, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1, keepTrace);
+  auto measurement =
+      measure(session, signature, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1, keepTrace);
   if (!measurement)
     return measurement.takeError();
   auto outputs = nameOutputs(session, signature, options.stream, measurement->outputs);
@@ -195,7 +196,8 @@ static Error runSession(Session &session, const RunOptions &options, TraceSpool 
   for (const runtime::DeviceStatistics &device : session.statistics())
     for (const std::string &stage : device.eager)
       llvm::errs() << "note: rank " << device.rank << " runs without a CUDA graph: " << stage << "\n";
-  return report(session, options, *measurement, *outputs, microbatchesOf(session.plan(), signature, inputs->front()));
+  return report(session, options, *measurement, *outputs,
+                microbatchesOf(session.plan(), signature, inputs->front()));
 }
 
 static Error run(RunOptions options) {

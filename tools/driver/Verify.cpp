@@ -22,7 +22,8 @@ static llvm::Error fail(const llvm::Twine &message) {
 }
 
 std::string VerifyReport::Output::describe() const {
-  return (signature.empty() ? "" : signature + ": ") + name + (sizes.empty() ? "" : " at " + sizes) + (call ? ", call " + std::to_string(call) : "");
+  return (signature.empty() ? "" : signature + ": ") + name + (sizes.empty() ? "" : " at " + sizes) +
+         (call ? ", call " + std::to_string(call) : "");
 }
 
 bool VerifyReport::ok() const {
@@ -229,7 +230,7 @@ static llvm::Expected<Inputs> inputsOf(const VerifyOptions &options, const plan:
                                        llvm::ArrayRef<SignatureFile> files) {
   auto file = llvm::find_if(files, [&](auto &one) { return one.signature == signature.name; });
   const bool isGiven = file != files.end();
-  const std::string path = isGiven                         ? file->path
+  const std::string path = isGiven                        ? file->path
                            : options.useInputsBesideModel ? inputsBeside(options.model)
                                                           : "";
   auto inputs = path.empty() ? llvm::Expected<Inputs>(makeInputs(signature)) : readInputs(signature, path);

@@ -105,8 +105,9 @@ Expected<Measurement> measure(Session &session, uint32_t signature, const Reques
     return error;
   session.takeTrace();
   const std::vector<DeviceStatistics> before = session.statistics();
-  auto seconds = secondsOf(
-      session, [&] { return runSteps(session, signature, requests, steps, keepTrace).moveInto(measurement.outputs); });
+  auto seconds = secondsOf(session, [&] {
+    return runSteps(session, signature, requests, steps, keepTrace).moveInto(measurement.outputs);
+  });
   if (!seconds)
     return seconds.takeError();
   measurement.secondsPerStep = *seconds / double(steps);

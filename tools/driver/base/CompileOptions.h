@@ -30,13 +30,13 @@ struct CompileOptions {
   std::string model, output;
   /// False: makes the plan for the report only; `output` and `verify` are ignored.
   bool writePlan = true;
-  /// Safetensors files with the names, dtypes and shapes of example inputs, one for each signature: `FILE`, or
-  /// `NAME=FILE`. Without a name the first is `forward`, others are called by their file
+  /// Safetensors files with the names, dtypes and shapes of example inputs, one for each signature: `FILE`,
+  /// or `NAME=FILE`. Without a name the first is `forward`, others are called by their file
   /// (`decode.inputs.safetensors`: `decode`). Empty: one signature, `forward`, from `inputs` alone.
   std::vector<std::string> inputsFiles;
-  /// Example inputs: `ids:i64[4,128]` is a tensor, `sr=16000` a scalar whose value the plan keeps. This and the
-  /// following two are for one signature if its name and a slash come first: `decode/ids:i64[4,1]`; else for
-  /// all that have the input.
+  /// Example inputs: `ids:i64[4,128]` is a tensor, `sr=16000` a scalar whose value the plan keeps. This and
+  /// the following two are for one signature if its name and a slash come first: `decode/ids:i64[4,1]`; else
+  /// for all that have the input.
   std::vector<std::string> inputs;
   /// `ids=batch,seq`: names of an input's dimensions; a number or `_` leaves one static.
   std::vector<std::string> dynamic;

@@ -200,8 +200,8 @@ static llvm::Expected<ModelInputs *> signatureNamed(llvm::MutableArrayRef<ModelI
       return &inputs;
     names.push_back(inputs.signature);
   }
-  return wrongUsage(option + ": there is no signature " + name + "; signatures are: " +
-                    llvm::join(names, ", ") + didYouMean(name, names));
+  return wrongUsage(option + ": there is no signature " + name +
+                    "; signatures are: " + llvm::join(names, ", ") + didYouMean(name, names));
 }
 
 static llvm::Error applyInput(StringRef option, StringRef text, ModelInputs &inputs) {
@@ -223,8 +223,7 @@ static llvm::Error applyInput(StringRef option, StringRef text, ModelInputs &inp
 /// Applies an option to the signature that it names, or else to all that have its input.
 /// \param needsInput  the option is about an input that is there.
 static llvm::Error applyTo(llvm::MutableArrayRef<ModelInputs> signatures, StringRef option, StringRef text,
-                           bool needsInput,
-                           llvm::function_ref<llvm::Error(StringRef, ModelInputs &)> apply) {
+                           bool needsInput, llvm::function_ref<llvm::Error(StringRef, ModelInputs &)> apply) {
   auto [name, rest] = splitSignature(text);
   if (!name.empty()) {
     auto own = signatureNamed(signatures, name, option + " " + text);
@@ -261,8 +260,9 @@ llvm::Expected<std::vector<ModelInputs>> readInputOptions(const CompileOptions &
   if (!signatures)
     return signatures;
   for (StringRef text : options.inputs)
-    if (auto error = applyTo(*signatures, "--input", text, /*needsInput=*/false,
-                             [&](StringRef own, ModelInputs &inputs) { return applyInput(text, own, inputs); }))
+    if (auto error =
+            applyTo(*signatures, "--input", text, /*needsInput=*/false,
+                    [&](StringRef own, ModelInputs &inputs) { return applyInput(text, own, inputs); }))
       return error;
   for (StringRef text : options.dynamic)
     if (auto error = applyTo(*signatures, "--dynamic", text, /*needsInput=*/true, applyDynamic))

@@ -16,12 +16,12 @@ struct SignatureFile {
   std::string signature, path;
 };
 
-/// The signatures that `FILE` or `NAME=FILE` texts name (CompileOptions::inputsFiles). Fails on names that are
-/// none, or given twice.
+/// The signatures that `FILE` or `NAME=FILE` texts name (CompileOptions::inputsFiles). Fails on names that
+/// are none, or given twice.
 llvm::Expected<std::vector<SignatureFile>> readSignatureFiles(llvm::ArrayRef<std::string> texts);
 
-/// The inputs of each signature that the options describe, at least one. Fails on malformed text, and on names
-/// that two options give.
+/// The inputs of each signature that the options describe, at least one. Fails on malformed text, and on
+/// names that two options give.
 llvm::Expected<std::vector<ModelInputs>> readInputOptions(const CompileOptions &options);
 
 /// The name of the batch dimension of all signatures: `batch` if an option names one so, else the first

@@ -225,8 +225,7 @@ static llvm::Error runPasses(ModuleOp module, StringRef passes, llvm::function_r
     return llvm::createStringError("pass pipeline: " + text);
   static_cast<OpPassManager &>(manager) = std::move(*parsed);
   manager.addInstrumentation(std::make_unique<PassTeller>(begins));
-  return succeeded(manager.run(module)) ? llvm::Error::success()
-                                        : llvm::createStringError("a pass failed");
+  return succeeded(manager.run(module)) ? llvm::Error::success() : llvm::createStringError("a pass failed");
 }
 
 llvm::Error runPassPipeline(ModuleOp module, StringRef passes, const IrFiles &files,

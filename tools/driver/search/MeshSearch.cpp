@@ -343,8 +343,7 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     return;
   }
   // An estimate is of all signatures, a forecast of the first alone.
-  const double seconds =
-      made.plan->signatures.size() > 1 ? estimate.seconds : forecast->simulation.seconds;
+  const double seconds = made.plan->signatures.size() > 1 ? estimate.seconds : forecast->simulation.seconds;
   // A plan that was cut again, or is slower than estimated, is compared with the next estimate.
   if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
     result.seconds = seconds;

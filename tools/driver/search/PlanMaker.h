@@ -54,7 +54,9 @@ public:
   /// (JointFunction). Lives as long as the PlanMaker.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
   /// The functions of the signatures that such a program joins.
-  llvm::ArrayRef<mlir::func::FuncOp> signaturesOf(mlir::func::FuncOp function) { return signatures[function]; }
+  llvm::ArrayRef<mlir::func::FuncOp> signaturesOf(mlir::func::FuncOp function) {
+    return signatures[function];
+  }
 
   /// Cached search results for such a program.
   PipelineCache &pipelineCacheOf(mlir::func::FuncOp function) { return pipelines[function]; }

@@ -29,7 +29,8 @@ TEST(JoinedNodes, JoinsPairsInTheOrderOfTheirUsers) {
 TEST(JoinedNodes, ContractsCycles) {
   // The programs use two weights in opposite orders, with 1 and 4 between them.
   const StageGraph graph = graphOf(6, {{0, 1}, {1, 2}, {3, 4}, {4, 5}});
-  EXPECT_EQ(joinNodes(graph, {{{0, 5}, {2, 3}}}, {0, 0, 0, 0, 0, 0}), (std::vector<uint32_t>{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(joinNodes(graph, {{{0, 5}, {2, 3}}}, {0, 0, 0, 0, 0, 0}),
+            (std::vector<uint32_t>{0, 0, 0, 0, 0, 0}));
 }
 
 TEST(JoinedNodes, TakesAnEmptyGraph) { EXPECT_TRUE(joinNodes(StageGraph(), {}, {}).empty()); }
