@@ -3,6 +3,7 @@
 #include "codegen/EmitPlan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/Error.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
