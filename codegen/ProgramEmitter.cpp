@@ -208,8 +208,7 @@ static plan::DType dtypeOfSum(plan::DType dtype) {
 }
 
 uint32_t ProgramEmitter::sumOf(StringRef name, Type part, std::optional<ShardingAttr> shard) {
-  const bool isTied = tables.sums[name.str()].size() > 1;
-  const std::string own = name.str() + (isTied ? "@" + std::to_string(stage) : "");
+  const std::string own = stateOfSum(name.str(), stage, tables.sums);
   auto [entry, isNew] = tables.states.try_emplace(own);
   if (isNew) {
     auto state = std::make_unique<plan::State>();

@@ -6,6 +6,7 @@
 #ifndef CLEAVE_CODEGEN_PROGRAMEMITTER_H
 #define CLEAVE_CODEGEN_PROGRAMEMITTER_H
 
+#include "codegen/Buckets.h"
 #include "codegen/PlanTypes.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
@@ -39,8 +40,7 @@ struct PlanTables {
   llvm::MapVector<llvm::StringRef, ParamOp> weights;
   /// States by name, in the order of their first use.
   llvm::MapVector<std::string, std::unique_ptr<plan::State>, std::map<std::string, unsigned>> states;
-  /// By name of a sum over a step: the stages that add to it. A stage has a state of its own for it.
-  std::map<std::string, std::set<uint32_t>> sums;
+  SumStages sums;
   /// Names of weights that an update writes.
   std::set<std::string> trainable;
 };
