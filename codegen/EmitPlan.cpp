@@ -1,6 +1,8 @@
 //===- EmitPlan.cpp - From split IR to a plan -----------------------------===//
 #include "codegen/EmitPlan.h"
+#include "codegen/Buckets.h"
 #include "codegen/CheckAttributes.h"
+#include "codegen/CheckSignatures.h"
 #include "codegen/Notes.h"
 #include "codegen/ProgramEmitter.h"
 #include "codegen/plan/Groups.h"
@@ -15,6 +17,8 @@
 #include "partitioner/simulation/Schedules.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
+#include "llvm/ADT/StringSet.h"
+#include <map>
 
 using namespace mlir;
 
@@ -39,11 +43,10 @@ private:
   void addCapturePoints(std::vector<std::unique_ptr<plan::CapturePoint>> points, uint32_t signature,
                         uint32_t tpRank, size_t &next);
   void addStage(StageOp stage, uint32_t ranks);
-  /// One bucket of each stage's sums over data-parallel ranks, and one of each sum of several stages.
-  void addBuckets();
-  void addTie(std::unique_ptr<plan::Bucket> tie);
   FailureOr<plan::Schedule> scheduleFor(func::FuncOp function, uint32_t signature);
   void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addMemory(plan::Prediction &prediction, StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addNotes(func::FuncOp function, const InferredValues &inferred);
   void addShardingGroups(func::FuncOp function);
   void addWeights();
   void addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank, std::optional<ShardingAttr> sharding);
@@ -52,6 +55,8 @@ private:
   PlanTables tables;
   /// Index of the signature's first capture point.
   size_t firstPoint = 0;
+  /// By stage and tensor-parallel rank: the weights that its predictions count.
+  std::map<std::pair<uint32_t, uint32_t>, llvm::StringSet<>> predictedWeights;
   /// The functions of single tensor-parallel ranks; the tables refer to their operations.
   std::vector<OwningOpRef<func::FuncOp>> specialized;
 };
@@ -169,19 +174,38 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
     prediction->flops += work.flops;
     prediction->bytes_touched += work.bytes;
   }
-  StageMemory memory =
+  addMemory(*prediction, stage, microbatch, tpRank);
+  result->predictions.push_back(std::move(prediction));
+}
+
+/// Adds what one signature needs: its weights, each once; and its activations, as one signature runs at a
+/// time.
+void PlanEmitter::addMemory(plan::Prediction &prediction, StageOp stage, const Microbatch &microbatch,
+                            uint32_t tpRank) {
+  auto function = stage->getParentOfType<func::FuncOp>();
+  ExampleShapes shapes(function);
+  int64_t activations =
       memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank),
-               scheduleOf(function).getMicrobatches());
-  prediction->weight_bytes = memory.weightBytes;
-  prediction->activation_bytes = memory.activationBytes;
+               scheduleOf(function).getMicrobatches())
+          .activationBytes;
   // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
   // the outputs.
   if (microbatch.isPart && tpRank == 0)
     for (Value output : function.getBody().front().getTerminator()->getOperands())
       if (output.getDefiningOp() == stage)
-        prediction->activation_bytes += shapes.bytesOf(output);
-  prediction->peak_bytes = prediction->weight_bytes + prediction->activation_bytes;
-  result->predictions.push_back(std::move(prediction));
+        activations += shapes.bytesOf(output);
+  for (ParamOp param : stage.getBody().getOps<ParamOp>())
+    if (predictedWeights[{prediction.stage, tpRank}].insert(param.getName()).second)
+      prediction.weight_bytes += microbatch.shapes.bytesOf(param);
+  prediction.activation_bytes = std::max(prediction.activation_bytes, activations);
+  prediction.peak_bytes = prediction.weight_bytes + prediction.activation_bytes;
+}
+
+/// Adds what a note of an earlier signature does not say already.
+void PlanEmitter::addNotes(func::FuncOp function, const InferredValues &inferred) {
+  for (plan::Note &note : notesOf(function, inferred))
+    if (llvm::none_of(result->notes, [&](auto &known) { return known->text == note.text; }))
+      result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
 }
 
 /// Adds the points of one rank's program, or its slots to those that rank 0 has added. `next` counts the
@@ -217,16 +241,23 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
     result->programs.push_back(std::move(*program));
     addCapturePoints(emitter.takeCapturePoints(), signature, tpRank, points);
     // The stages are those of the first signature; further signatures share them.
-    if (signature == 0 && stage.getPhase() == Phase::Forward) {
-      if (tpRank == 0)
-        addStage(stage, ranks);
-      if (decisionOf<CutAttr>(function))
-        addPrediction(stage, *microbatch, tpRank);
-    }
+    if (stage.getPhase() != Phase::Forward)
+      continue;
+    if (signature == 0 && tpRank == 0)
+      addStage(stage, ranks);
+    // Passes over training steps leave no costs.
+    if (!decisionOf<CutAttr>(function))
+      continue;
+    // Times are those of the first signature; memory suffices for each.
+    if (signature == 0)
+      addPrediction(stage, *microbatch, tpRank);
+    else
+      for (auto &prediction : result->predictions)
+        if (prediction->stage == uint32_t(stage.getIndex()) && prediction->tp_rank == tpRank)
+          addMemory(*prediction, stage, *microbatch, tpRank);
   }
   if (tpRank == 0)
-    for (plan::Note &note : notesOf(function, microbatch->inferred))
-      result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
+    addNotes(function, microbatch->inferred);
   return success();
 }
 
@@ -282,6 +313,19 @@ static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t r
   return success();
 }
 
+/// Checks that a further signature is split as those before it.
+static LogicalResult checkAgreement(func::FuncOp function, const plan::Plan &plan, size_t stages,
+                                    uint32_t ranks, int64_t dataParallelSize) {
+  const int64_t tensorParallelSize = tensorParallelSizeOf(function);
+  if (plan.signatures.empty() || (stages == plan.stages.size() && ranks == plan.mesh->pp &&
+                                  dataParallelSize == plan.mesh->dp && tensorParallelSize == plan.mesh->tp))
+    return success();
+  return function.emitError() << stages << " stages on pp=" << ranks << ", dp=" << dataParallelSize
+                              << ", tp=" << tensorParallelSize << ", expected " << plan.stages.size()
+                              << " on pp=" << plan.mesh->pp << ", dp=" << plan.mesh->dp
+                              << ", tp=" << plan.mesh->tp << " as signature " << plan.signatures[0]->name;
+}
+
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (failed(checkAttributes(function)))
     return failure();
@@ -289,7 +333,8 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   const ScheduleAttr schedule = scheduleOf(function);
   const uint32_t ranks = schedule.getPipelineRanks();
   const int64_t dataParallelSize = schedule.getDataRanks();
-  if (failed(checkRanks(function, stages, ranks, dataParallelSize)))
+  if (failed(checkRanks(function, stages, ranks, dataParallelSize)) ||
+      failed(checkAgreement(function, *result, stages, ranks, dataParallelSize)))
     return failure();
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
@@ -311,67 +356,9 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   setBatch(function, schedule.getBatch(), symbols, *result->signatures.back());
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
-  if (auto target = decisionOf<TargetAttr>(function))
+  if (auto target = decisionOf<TargetAttr>(function); target && index == 0)
     addTarget(target, *result);
   return success();
-}
-
-void PlanEmitter::addBuckets() {
-  auto indexOf = [&](const std::string &name) {
-    return uint32_t(tables.states.find(name) - tables.states.begin());
-  };
-  auto partOf = [](uint32_t stage) {
-    auto part = std::make_unique<plan::BucketPart>();
-    part->stage = stage;
-    return part;
-  };
-  std::map<uint32_t, std::unique_ptr<plan::Bucket>> ofStages;
-  for (const auto &[name, stages] : tables.sums) {
-    auto tie = std::make_unique<plan::Bucket>();
-    tie->axis = plan::Axis::Tied;
-    for (uint32_t stage : stages) {
-      const uint32_t state = indexOf(stages.size() > 1 ? name + "@" + std::to_string(stage) : name);
-      tie->parts.push_back(partOf(stage));
-      tie->parts.back()->states = {state};
-      std::unique_ptr<plan::Bucket> &bucket = ofStages[stage];
-      if (!bucket) {
-        bucket = std::make_unique<plan::Bucket>();
-        bucket->axis = plan::Axis::Data;
-        bucket->parts.push_back(partOf(stage));
-      }
-      bucket->parts[0]->states.push_back(state);
-    }
-    if (stages.size() > 1)
-      addTie(std::move(tie));
-  }
-  for (auto &[stage, bucket] : ofStages) {
-    for (auto [index, group] : llvm::enumerate(result->groups))
-      if (group->axis == plan::Axis::Data &&
-          llvm::is_contained(result->stages[stage]->ranks, group->ranks.front()))
-        bucket->groups.push_back(index);
-    if (!bucket->groups.empty())
-      result->buckets.push_back(std::move(bucket));
-  }
-}
-
-void PlanEmitter::addTie(std::unique_ptr<plan::Bucket> tie) {
-  llvm::sort(tie->parts, [&](const auto &a, const auto &b) {
-    return result->stages[a->stage]->ranks < result->stages[b->stage]->ranks;
-  });
-  const uint32_t width = plan::ranksPerDeviceGroup(*result);
-  for (uint32_t position = 0; position < width; ++position) {
-    auto group = std::make_unique<plan::Group>();
-    group->axis = plan::Axis::Tied;
-    for (const auto &part : tie->parts)
-      group->ranks.push_back(result->stages[part->stage]->ranks[position]);
-    auto known = llvm::find_if(result->groups, [&](const auto &each) {
-      return each->axis == plan::Axis::Tied && each->ranks == group->ranks;
-    });
-    tie->groups.push_back(known - result->groups.begin());
-    if (known == result->groups.end())
-      result->groups.push_back(std::move(group));
-  }
-  result->buckets.push_back(std::move(tie));
 }
 
 FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32_t signature) {
@@ -451,9 +438,9 @@ static void numberCalls(plan::Plan &plan) {
 
 FailureOr<std::unique_ptr<plan::Plan>> PlanEmitter::finish(ArrayRef<func::FuncOp> functions) {
   addWeights();
-  addBuckets();
   for (auto &[name, state] : tables.states)
     result->states.push_back(std::move(state));
+  addBuckets(*result, tables.sums);
   for (auto [signature, function] : llvm::enumerate(functions)) {
     auto schedule = scheduleFor(function, signature);
     if (failed(schedule))
@@ -468,6 +455,8 @@ FailureOr<std::unique_ptr<plan::Plan>> PlanEmitter::finish(ArrayRef<func::FuncOp
 }
 
 FailureOr<std::unique_ptr<plan::Plan>> emitPlan(ModuleOp module, const PlanOrigin &origin) {
+  if (failed(checkSignatures(module)))
+    return failure();
   PlanEmitter emitter(origin);
   const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
   for (func::FuncOp function : functions)

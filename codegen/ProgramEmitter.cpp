@@ -138,8 +138,6 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
     return emitCall(call, block);
   if (isa<IfOp, LoopOp>(op))
     return emitNested(op, block, index);
-  if (auto state = dyn_cast<StateOp>(op); state && failed(checkRows(state)))
-    return failure();
   auto instruction = instructionFor(op);
   if (!setKind(*instruction, op) && !setTrainingKind(*instruction, op))
     return op->emitOpError("has no instruction in a plan");
@@ -192,16 +190,6 @@ bool ProgramEmitter::setTrainingKind(plan::Instruction &instruction, Operation *
   return true;
 }
 
-LogicalResult ProgramEmitter::checkRows(StateOp state) {
-  const plan::State &known = *(tables.states.begin() + stateOf(state))->second;
-  const int64_t dim = state.getBatchDim() ? int64_t(*state.getBatchDim()) : -1;
-  if (known.batch_dim == dim)
-    return success();
-  return state.emitOpError("found rows for the batch in dimension ")
-         << dim << " of state \"" << state.getName() << "\", expected " << known.batch_dim
-         << ", as another function has it (-1: none)";
-}
-
 uint32_t ProgramEmitter::stateOf(StateOp state) {
   auto [entry, isNew] = tables.states.try_emplace(state.getName().str());
   if (isNew) {
@@ -226,8 +214,7 @@ static plan::DType dtypeOfSum(plan::DType dtype) {
 }
 
 uint32_t ProgramEmitter::sumOf(StringRef name, Type part, std::optional<ShardingAttr> shard) {
-  const bool isTied = tables.sums[name.str()].size() > 1;
-  const std::string own = name.str() + (isTied ? "@" + std::to_string(stage) : "");
+  const std::string own = stateOfSum(name.str(), stage, tables.sums);
   auto [entry, isNew] = tables.states.try_emplace(own);
   if (isNew) {
     auto state = std::make_unique<plan::State>();

@@ -6,6 +6,7 @@
 #ifndef CLEAVE_CODEGEN_PROGRAMEMITTER_H
 #define CLEAVE_CODEGEN_PROGRAMEMITTER_H
 
+#include "codegen/Buckets.h"
 #include "codegen/PlanTypes.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
@@ -39,8 +40,7 @@ struct PlanTables {
   llvm::MapVector<llvm::StringRef, ParamOp> weights;
   /// States by name, in the order of their first use.
   llvm::MapVector<std::string, std::unique_ptr<plan::State>, std::map<std::string, unsigned>> states;
-  /// By name of a sum over a step: the stages that add to it. A stage has a state of its own for it.
-  std::map<std::string, std::set<uint32_t>> sums;
+  SumStages sums;
   /// Names of weights that an update writes.
   std::set<std::string> trainable;
 };
@@ -69,8 +69,6 @@ private:
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   /// Index of a state in the plan's table; adds it if needed.
   uint32_t stateOf(StateOp state);
-  /// Fails unless all functions have the same dimension for the rows of a state.
-  mlir::LogicalResult checkRows(StateOp state);
   uint32_t sumOf(llvm::StringRef name, mlir::Type part, std::optional<ShardingAttr> shard);
   /// Fills in the kind of instruction; false for operations that no instruction stands for.
   bool setKind(plan::Instruction &instruction, mlir::Operation *op);

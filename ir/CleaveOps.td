@@ -179,9 +179,9 @@ def AccumulatedOp : CleaveOp<"accumulated", [MemoryEffects<[MemRead]>]> {
 
 def AssignOp : CleaveOp<"assign", [MemoryEffects<[MemWrite]>]> {
   let summary = "new value of a weight, from the next request on";
-  let description = [{ `cleave.assign %weight, %new : tensor<8x4xf32>`, in an operation of the phase `update`. }];
+  let description = [{ `cleave.assign %weight, %new : tensor<8x4xf32>, tensor<8x4xf32>`, in an operation of the phase `update`. }];
   let arguments = (ins AnyRankedTensor:$weight, AnyRankedTensor:$value);
-  let assemblyFormat = "$weight `,` $value attr-dict `:` type($value)";
+  let assemblyFormat = "$weight `,` $value attr-dict `:` type($weight) `,` type($value)";
   let hasVerifier = 1;
 }
 

@@ -14,6 +14,8 @@ namespace cleave {
 //   ["fixed", value]   a scalar that is part of the program
 inline constexpr llvm::StringLiteral kInputTreeAttr = "cleave.input_tree";
 inline constexpr llvm::StringLiteral kOutputTreeAttr = "cleave.output_tree";
+// How often the signature is requested, relative to the others: its costs count so much. 1 if absent.
+inline constexpr llvm::StringLiteral kFrequencyAttr = "cleave.frequency";
 // Of the function's arguments and results: the name for the caller. Of arguments alone: what the input means
 // (`tokens`, …).
 inline constexpr llvm::StringLiteral kNameAttr = "cleave.name";

@@ -109,7 +109,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   /// By stage: seconds on a batch of `size`.
   SmallVector<double> secondsAt(const ExampleShapes &shapes, const PipelineDeviceGroups &groups) {
-    SmallVector<double> seconds(1);
+    auto cut = decisionOf<CutAttr>(getOperation());
+    SmallVector<double> seconds(cut ? cut.getSeconds().size() : 1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (auto stage = op.getAttrOfType<IntegerAttr>(kStageIndexAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));

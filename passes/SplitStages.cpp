@@ -213,7 +213,9 @@ private:
 struct SplitStages : impl::SplitStagesBase<SplitStages> {
   void runOnOperation() override {
     Block &block = getOperation().getBody().front();
-    int64_t last = -1;
+    // A function of several may have no operation in the last stages.
+    auto cut = decisionOf<CutAttr>(getOperation());
+    int64_t last = cut ? cut.getSeconds().size() - 1 : -1;
     for (Operation &op : block) {
       auto stage = StageSplitter::stageOf(&op);
       if (stage && (*stage < 0 || *stage >= kMaxStages)) {

@@ -137,7 +137,7 @@ private:
 std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
   std::vector<ModuleShares> modules(plan.stages.size());
   for (const auto &program : plan.programs)
-    if (program->signature == 0 && program->tp_rank == 0)
+    if (program->signature == 0 && program->tp_rank == 0 && program->phase == Phase::Forward)
       for (const auto &instruction : program->blocks.front()->instructions)
         if (isOperation(*instruction))
           ++modules[program->stage][withoutCalls(plan.paths[instruction->path])].ops;

@@ -287,7 +287,7 @@ llvm::Expected<bool> Simulation::meet(const Action &action) {
   }
   for (const Partner &partner : partners) {
     if (Error error = finish(partner.pipelineRank))
-      return std::move(error);
+      return error;
     awake.push_back(partner.pipelineRank);
   }
   return true;

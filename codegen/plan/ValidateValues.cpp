@@ -179,7 +179,7 @@ llvm::Expected<std::vector<int64_t>> partShape(const Twine &where, llvm::ArrayRe
                             "unknown size, or no later one");
     before = range->dim;
     if (Error error = extentOf(where, whole[range->dim], *range).moveInto(shape[range->dim]))
-      return std::move(error);
+      return error;
   }
   return shape;
 }

@@ -17,6 +17,9 @@ namespace cleave::runtime {
 using llvm::Error;
 using plan::ActionKind;
 
+/// True for actions that happen once in a request, not once for each micro-batch.
+static bool isOnce(ActionKind kind) { return kind == ActionKind::Update || kind == ActionKind::Reduce; }
+
 static std::string where(uint32_t rank, uint32_t stage) {
   return "rank " + std::to_string(rank) + " (stage " + std::to_string(stage) + "): ";
 }
@@ -74,7 +77,7 @@ Rank::ResolvedAction Rank::resolve(const Part &part, const plan::Action &action)
     const plan::ProgramKey own{action.stage, phase}, other{action.peer_stage, phase};
     const bool sends = plan::isSend(action.kind);
     resolved.program = part.find(own);
-    resolved.transfer = llvm::find_if(part.flows, [&](const ValueFlow &flow) {
+    resolved.transfer = &*llvm::find_if(part.flows, [&](const ValueFlow &flow) {
       return flow.source == (sends ? own : other) && flow.target == (sends ? other : own);
     });
     // Values go to the same data-parallel and tensor-parallel rank of the other stage.
@@ -190,9 +193,6 @@ bool Rank::attempt(Request &request, const ResolvedAction &resolved, llvm::funct
   }
   return false;
 }
-
-/// True for actions that happen once in a request, not once for each micro-batch.
-static bool isOnce(ActionKind kind) { return kind == ActionKind::Update || kind == ActionKind::Reduce; }
 
 /// `micro-batch 2 (edge 0>1)`.
 static std::string edgeOf(const plan::Action &action) {

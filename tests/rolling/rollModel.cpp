@@ -44,7 +44,7 @@ static RollingReport roll(const CompileOptions &options) {
   NamedTensors weights;
   for (auto &entry : model.weights.entries())
     weights[entry.name] = entry.tensor;
-  const Tensors inputs = inputsOf(function, options.inputsFile);
+  const Tensors inputs = inputsOf(function, options.inputsFiles.front());
   at::manual_seed(0);
   at::InferenceMode mode;
   Interpreter values(weights, inputs);
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   CompileOptions options;
-  options.model = argv[1], options.inputsFile = argv[2];
+  options.model = argv[1], options.inputsFiles = {argv[2]};
   options.libraries.assign(argv + 3, argv + argc);
   options.microbatches = 1;
   try {

@@ -76,6 +76,11 @@ private:
   Typed call(const std::string &op, const std::vector<Typed> &operands, const std::string &type);
   Typed allReduce(const Typed &value) { return tp == 1 ? value : call("spmd.all_reduce", {value}, value.type); }
   void line(const std::string &text) { body += "  " + text + "\n"; }
+  /// Fails where it stands if the row is out of range.
+  void selectRow(const std::string &phase) {
+    if (network.failsIn == phase)
+      call("aten.index_select", {biases.back(), integer(0), {"%row", "tensor<1xi64>"}}, "tensor<1xf32>");
+  }
 
   void addWeights(uint32_t layer);
   void addForward(uint32_t layer);
@@ -146,6 +151,7 @@ void NetworkText::addLoss() {
   const std::string type = rows(TrainingNetwork::kWidth);
   error = call("aten.sub.Tensor", {outputs.back(), {"%t", type}, integer(1)}, type);
   loss = call("aten.sum", {call("aten.mul.Tensor", {error, error}, type), none()}, "tensor<f32>");
+  selectRow("forward");
 }
 
 void NetworkText::addBackward(uint32_t layer) {
@@ -189,10 +195,12 @@ void NetworkText::addUpdate(uint32_t layer) {
   line("cleave.update \"momentum." + own + "\" " + momentum.name + " {" + place + "} : " + type);
   const Typed rate = real(TrainingNetwork::kLearningRate);
   const Typed weight = call("aten.sub.Tensor", {weights[layer], momentum, rate}, type);
-  line("cleave.assign " + weights[layer].name + ", " + weight.name + " {" + place + "} : " + type);
+  line("cleave.assign " + weights[layer].name + ", " + weight.name + " {" + place + "} : " + type + ", " +
+       type);
   const Typed step = sum("b" + own, biases[layer].type, isColumnwise(layer) ? sharding(0) : "");
   const Typed bias = call("aten.sub.Tensor", {biases[layer], step, rate}, biases[layer].type);
-  line("cleave.assign " + biases[layer].name + ", " + bias.name + " {" + place + "} : " + bias.type);
+  line("cleave.assign " + biases[layer].name + ", " + bias.name + " {" + place + "} : " + bias.type +
+       ", " + bias.type);
   if (tp == 1) {
     gradients.push_back(gradient);
     return;
@@ -213,7 +221,7 @@ std::string NetworkText::attributes() const {
          std::to_string(network.pipelineRanks) + ", data_ranks = " + std::to_string(network.dataParallelSize) +
          ", microbatches = " + std::to_string(network.microbatches) + ", batch = \"batch\", order = \"" +
          network.order + "\">" + (tp > 1 ? ", cleave.tp = " + std::to_string(tp) + " : i64" : "") +
-         ", cleave.input_tree = [\"tuple\", 0, 1], cleave.output_tree = [" + outputTree + "]";
+         ", cleave.input_tree = [\"tuple\", 0, 1" + (network.failsIn.empty() ? "" : ", 2") + "], cleave.output_tree = [" + outputTree + "]";
 }
 
 std::string NetworkText::text() {
@@ -226,6 +234,7 @@ std::string NetworkText::text() {
     addBackward(layer);
   for (uint32_t layer = 0; layer < network.layers; ++layer)
     addUpdate(layer);
+  selectRow("update");
   std::string results = "tensor<f32> {cleave.name = \"loss\", cleave.merge = \"sum\"}", names = loss.name,
               types = loss.type;
   for (uint32_t layer = 0; layer < network.layers; ++layer) {
@@ -235,7 +244,8 @@ std::string NetworkText::text() {
   }
   const std::string type = rows(TrainingNetwork::kWidth);
   return "func.func @train(%x: " + type + " {cleave.name = \"x\"}, %t: " + type +
-         " {cleave.name = \"t\"}) -> (" + results + ") attributes {" + attributes() + "} {\n" + head + body +
+         " {cleave.name = \"t\"}" +
+         (network.failsIn.empty() ? "" : ", %row: tensor<1xi64> {cleave.name = \"row\"}") + ") -> (" + results + ") attributes {" + attributes() + "} {\n" + head + body +
          "  return " + names + " : " + types + "\n}\n";
 }
 

@@ -23,6 +23,8 @@ struct TrainingNetwork {
   std::string order = "1f1b";
   /// The last layer uses the weight of the first one.
   bool isTied = false;
+  /// `forward` or `update`: the last stage fails there if the third input, `row` : i64[1], is not below 8.
+  std::string failsIn;
 
   static constexpr int64_t kWidth = 8;
   static constexpr double kLearningRate = 0.01, kMomentum = 0.9;

@@ -210,19 +210,38 @@ TEST_F(TrainingScheduleTest, TheStashGoesWithItsMicrobatch) {
   EXPECT_LT(oneByOne, rows);
 }
 
-TEST_F(TrainingScheduleTest, AFailedStepChangesNothing) {
-  const TrainingNetwork network;
+/// Inputs of a network that can fail.
+std::vector<at::Tensor> inputsWithRow(uint64_t step, int64_t row) {
+  std::vector<at::Tensor> inputs = TrainingNetwork::inputs(16, step);
+  inputs.push_back(at::full({1}, row, at::kLong));
+  return inputs;
+}
+
+TEST_F(TrainingScheduleTest, AStepThatFailsBeforeItsUpdateChangesNothing) {
+  TrainingNetwork network{.dataParallelSize = 2};
+  network.failsIn = "forward";
   auto session = open(network);
-  const Steps expected = trainEagerly(network, 2, 16);
-  Steps found = train(*session, 1, 16);
-  // The target has another size.
-  auto failed = session->run({TrainingNetwork::inputs(16)[0], TrainingNetwork::inputs(8)[1]});
+  Steps found{llvm::cantFail(session->run(inputsWithRow(0, 0)))};
+  auto failed = session->run(inputsWithRow(0, 99));
   ASSERT_FALSE(bool(failed));
-  llvm::consumeError(failed.takeError());
-  auto next = session->run(TrainingNetwork::inputs(16, 1));
-  ASSERT_TRUE(bool(next)) << llvm::toString(next.takeError());
-  found.push_back(*next);
-  expectClose(found, expected);
+  EXPECT_NE(llvm::toString(failed.takeError()).find("aten::index_select"), std::string::npos);
+  found.push_back(llvm::cantFail(session->run(inputsWithRow(1, 0))));
+  expectClose(found, trainEagerly(network, 2, 16));
+}
+
+TEST_F(TrainingScheduleTest, AStepThatFailsInItsUpdateClosesTheSession) {
+  TrainingNetwork network;
+  network.failsIn = "update";
+  auto session = open(network);
+  auto failed = session->run(inputsWithRow(0, 99));
+  ASSERT_FALSE(bool(failed));
+  EXPECT_NE(llvm::toString(failed.takeError()).find("aten::index_select"), std::string::npos);
+  auto next = session->run(inputsWithRow(1, 0));
+  ASSERT_FALSE(bool(next));
+  const std::string message = llvm::toString(next.takeError());
+  EXPECT_NE(message.find("the session takes no more requests, since one failed while it changed weights"),
+            std::string::npos)
+      << message;
 }
 
 } // namespace

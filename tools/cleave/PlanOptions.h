@@ -15,6 +15,9 @@ void addPlanOptions(CLI::App *command, CompileOptions &options);
 /// Ctrl-C stops the search.
 void addCompilationAccess(const CompileOptions &options, Confinement &confinement);
 
+/// Allows a sandboxed child the files of --inputs.
+void addInputsFiles(llvm::ArrayRef<std::string> texts, Confinement &confinement);
+
 /// Adds --device-memory, which fills `sizes` with one size, or with several if `takesSeveral`.
 void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool takesSeveral);
 

@@ -225,7 +225,7 @@ llvm::Error Compilation::verifyPlan() {
   VerifyOptions verification;
   verification.plan = directory->path();
   verification.model = options.model;
-  verification.inputsFile = options.inputsFile;
+  verification.inputsFiles = options.inputsFiles;
   verification.useInputsBesideModel = false;
   verification.libraries = options.libraries;
   // The original calls them, too.

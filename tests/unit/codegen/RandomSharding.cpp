@@ -10,12 +10,8 @@ using namespace mlir;
 namespace cleave {
 
 LogicalResult runPasses(ModuleOp module, StringRef passes) {
-  PassManager manager(module.getContext(), ModuleOp::getOperationName());
-  auto parsed = parsePassPipeline(("builtin.module(func.func(" + passes + "))").str());
-  if (failed(parsed))
-    return failure();
-  static_cast<OpPassManager &>(manager) = std::move(*parsed);
-  return manager.run(module);
+  PassManager manager(module.getContext(), ModuleOp::getOperationName(), OpPassManager::Nesting::Implicit);
+  return failure(failed(parsePassPipeline(passes, manager)) || failed(manager.run(module)));
 }
 
 void addRandomShardingSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {

@@ -86,7 +86,7 @@ Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned 
   return Error::success();
 }
 
-/// What a pass has said of them; any where it has not.
+/// The first function, which has what passes say of all of them.
 static mlir::func::FuncOp functionOf(mlir::ModuleOp module) {
   return *module.getOps<mlir::func::FuncOp>().begin();
 }
@@ -115,16 +115,18 @@ static PipelineShape withoutLimit(PipelineShape shape) {
 /// True if both copies of a module have the same decisions, for whatever limits.
 static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
   auto attributesOf = [](mlir::ModuleOp module) {
-    mlir::func::FuncOp function = functionOf(module);
-    mlir::NamedAttrList ofFunction(function->getAttrs());
-    if (auto decision = decisionOf<ShardingDecisionAttr>(function))
-      ofFunction.set(ShardingDecisionAttr::name,
-                     ShardingDecisionAttr::get(module.getContext(), decision.getGroups(),
-                                               decision.getSeconds(),
-                                               /*memory_limits=*/nullptr));
-    std::vector<mlir::DictionaryAttr> all{ofFunction.getDictionary(module.getContext())};
-    for (ParamOp param : function.getOps<ParamOp>())
-      all.push_back(param->getAttrDictionary());
+    std::vector<mlir::DictionaryAttr> all;
+    for (auto function : module.getOps<mlir::func::FuncOp>()) {
+      mlir::NamedAttrList ofFunction(function->getAttrs());
+      if (auto decision = decisionOf<ShardingDecisionAttr>(function))
+        ofFunction.set(ShardingDecisionAttr::name,
+                       ShardingDecisionAttr::get(module.getContext(), decision.getGroups(),
+                                                 decision.getSeconds(),
+                                                 /*memory_limits=*/nullptr));
+      all.push_back(ofFunction.getDictionary(module.getContext()));
+      for (ParamOp param : function.getOps<ParamOp>())
+        all.push_back(param->getAttrDictionary());
+    }
     return all;
   };
   return attributesOf(one) == attributesOf(other);
@@ -175,7 +177,16 @@ Expected<mlir::func::FuncOp> PlanMaker::shard(const PipelineShape &shape) {
   auto module = runSharding(shape);
   if (!module)
     return module.takeError();
-  return *module->getOps<mlir::func::FuncOp>().begin();
+  auto known = joints.find(*module);
+  if (known == joints.end()) {
+    DiagnosticCollector diagnostics(context);
+    auto joint = JointFunction::of(*module);
+    if (mlir::failed(joint))
+      return diagnostics.takeError(options.model);
+    known = joints.try_emplace(*module, std::move(**joint)).first;
+    signatures[known->second.get()] = known->second.getFunctions();
+  }
+  return known->second.get();
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &shape) {

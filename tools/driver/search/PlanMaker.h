@@ -8,6 +8,7 @@
 
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/graph/LimitRange.h"
 #include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/base/Mesh.h"
@@ -49,8 +50,13 @@ public:
   /// Bytes per device below which no plan exists, as far as that can be told without a cut.
   int64_t necessaryMemory(const PipelineShape &shape);
 
-  /// The program of all tensor-parallel ranks, before it is cut into stages. Lives as long as the PlanMaker.
+  /// The program of all tensor-parallel ranks, before it is cut into stages: all signatures as one function
+  /// (JointFunction). Lives as long as the PlanMaker.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
+  /// The functions of the signatures that such a program joins.
+  llvm::ArrayRef<mlir::func::FuncOp> signaturesOf(mlir::func::FuncOp function) {
+    return signatures[function];
+  }
 
   /// Cached search results for such a program.
   PipelineCache &pipelineCacheOf(mlir::func::FuncOp function) { return pipelines[function]; }
@@ -114,6 +120,10 @@ private:
   };
   /// By program and cutting passes, without their limits.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
+  /// By sharded module.
+  std::map<mlir::Operation *, JointFunction> joints;
+  /// By joint function.
+  std::map<mlir::Operation *, llvm::ArrayRef<mlir::func::FuncOp>> signatures;
   std::map<mlir::Operation *, PipelineCache> pipelines;
 };
 
