@@ -184,10 +184,9 @@ void PlanEmitter::addMemory(plan::Prediction &prediction, StageOp stage, const M
                             uint32_t tpRank) {
   auto function = stage->getParentOfType<func::FuncOp>();
   ExampleShapes shapes(function);
-  int64_t activations =
-      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank),
-               scheduleOf(function).getMicrobatches())
-          .activationBytes;
+  int64_t activations = memoryOf(stage, microbatch.inferred, microbatch.shapes,
+                                 threadsOf(function, stage, tpRank), scheduleOf(function).getMicrobatches())
+                            .activationBytes;
   // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
   // the outputs.
   if (microbatch.isPart && tpRank == 0)

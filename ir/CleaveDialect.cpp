@@ -136,8 +136,8 @@ static LogicalResult verifyRows(StateOp op, uint64_t dim) {
   auto type = dyn_cast<RankedTensorType>(op.getType()),
        initial = dyn_cast<RankedTensorType>(op.getInitial().getType());
   auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
-  if (!layout || dim >= uint64_t(type.getRank()) || type.getNumDynamicDims() != 1 || !type.isDynamicDim(dim) ||
-      !isDimName(layout.getDims()[dim]))
+  if (!layout || dim >= uint64_t(type.getRank()) || type.getNumDynamicDims() != 1 ||
+      !type.isDynamicDim(dim) || !isDimName(layout.getDims()[dim]))
     return op.emitOpError("found ") << op.getType() << ", expected a type with a name in dimension " << dim
                                     << " alone, the batch's";
   if (!initial || !initial.hasStaticShape() || initial.getElementType() != type.getElementType() ||
@@ -204,9 +204,7 @@ static LogicalResult verifySum(Operation *op, StringRef name, Type type, std::op
   return success();
 }
 
-LogicalResult AccumulateOp::verify() {
-  return verifySum(*this, getName(), getValue().getType(), getShard());
-}
+LogicalResult AccumulateOp::verify() { return verifySum(*this, getName(), getValue().getType(), getShard()); }
 
 LogicalResult AccumulatedOp::verify() { return verifySum(*this, getName(), getType(), getShard()); }
 

@@ -30,8 +30,8 @@ static SmallVector<StateOp> statesOf(func::FuncOp function) {
   return states;
 }
 
-/// The dimensions of a state that may have a row for each of `samples` samples: the one that the first request
-/// leaves as long as the batch, or each that is so long from the beginning.
+/// The dimensions of a state that may have a row for each of `samples` samples: the one that the first
+/// request leaves as long as the batch, or each that is so long from the beginning.
 static Dims rowDimsOf(StateOp state, const InferredValues &example, int64_t samples) {
   UpdateOp update = updateOf(state);
   auto before = dyn_cast<RankedTensorType>(state.getType()),

@@ -42,7 +42,8 @@ std::vector<CollectiveInfo> collectivesOf(const Plan &plan) {
 
 bool usesSequences(const Plan &plan, uint32_t signature) {
   auto isOfSequence = [&](const auto &instruction) {
-    return (instruction->kind == InstructionKind::StateRead || instruction->kind == InstructionKind::StateWrite) &&
+    return (instruction->kind == InstructionKind::StateRead ||
+            instruction->kind == InstructionKind::StateWrite) &&
            plan.states[instruction->op]->scope == StateScope::Sequence;
   };
   auto usesOne = [&](const auto &block) { return llvm::any_of(block->instructions, isOfSequence); };

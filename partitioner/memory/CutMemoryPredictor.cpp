@@ -141,7 +141,8 @@ CutMemoryPredictor::CutMemoryPredictor(func::FuncOp function, int64_t microbatch
 std::unique_ptr<CutMemoryPredictor> CutMemoryPredictor::make(func::FuncOp function, StringRef batch,
                                                              int64_t microbatches, const Machine &machine,
                                                              uint32_t dataParallelSize) {
-  std::unique_ptr<CutMemoryPredictor> memory(new CutMemoryPredictor(function, microbatches, machine, dataParallelSize));
+  std::unique_ptr<CutMemoryPredictor> memory(
+      new CutMemoryPredictor(function, microbatches, machine, dataParallelSize));
   if (failed(memory->addPrograms(batch)))
     return nullptr;
   memory->findUncountedStorages();
@@ -160,8 +161,8 @@ LogicalResult CutMemoryPredictor::addPrograms(StringRef batch) {
       if (failed(specializeRank(*specialized, first)))
         return failure();
     }
-    auto microbatch = Microbatch::of(specialized ? *specialized : function, batch,
-                                     microbatches * dataParallelSize);
+    auto microbatch =
+        Microbatch::of(specialized ? *specialized : function, batch, microbatches * dataParallelSize);
     if (failed(microbatch))
       return failure();
     programs.push_back({std::move(ranks), std::move(*microbatch), std::move(specialized), std::move(own)});
@@ -217,7 +218,8 @@ static RankMemory heldBy(ArrayRef<std::vector<StageBody>> signatures, ArrayRef<s
     llvm::DenseSet<Operation *> weights;
     for (auto [stages, kept] : llvm::zip(signatures, given)) {
       const StageBody &body = stages[stage];
-      const StageMemory memory = memoryOf(body, microbatch.inferred, microbatch.shapes, threads, microbatches);
+      const StageMemory memory =
+          memoryOf(body, microbatch.inferred, microbatch.shapes, threads, microbatches);
       held.activations = std::max(held.activations, memory.activationBytes + kept[stage]);
       for (Operation *op : body.ops)
         if (isa<ParamOp>(op) && weights.insert(op).second)

@@ -314,9 +314,10 @@ void Executor::loop(const LoadedInstruction &instruction) {
 
 void Executor::readState(const LoadedInstruction &instruction) {
   const uint32_t state = instruction.source->op;
-  store(instruction.results[0], instruction.operands.empty()
-                                    ? IValue(context->states->sum(state, context->part.position, device))
-                                    : context->states->read(state, context->part, take(instruction.operands[0])));
+  store(instruction.results[0],
+        instruction.operands.empty()
+            ? IValue(context->states->sum(state, context->part.position, device))
+            : context->states->read(state, context->part, take(instruction.operands[0])));
 }
 
 void Executor::writeWeight(const LoadedInstruction &instruction) {

@@ -21,7 +21,8 @@ struct RequestPart {
 
 /// A session's states as one request sees them. It reads what earlier requests have left, and writes beside
 /// that; `commit` replaces the old values by the new ones, all at once, so a request that fails changes
-/// nothing. A state is read and written by the rank of its stage alone, so ranks may use one object at a time.
+/// nothing. A state is read and written by the rank of its stage alone, so ranks may use one object at a
+/// time.
 class RequestStates {
 public:
   /// `store` must outlive the result.

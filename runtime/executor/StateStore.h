@@ -20,7 +20,8 @@ struct StateKey {
   /// data-parallel ranks keep rows of their own.
   uint32_t position = 0;
   uint32_t state = 0;
-  /// Scope Sequence: the micro-batch whose rows it holds, among those of all data-parallel ranks; otherwise 0.
+  /// Scope Sequence: the micro-batch whose rows it holds, among those of all data-parallel ranks; otherwise
+  /// 0.
   uint32_t microbatch = 0;
 
   auto operator<=>(const StateKey &) const = default;

@@ -15,7 +15,8 @@ AdmissionController::Admission AdmissionController::enter(size_t room, std::opti
   const Clock::time_point begun = Clock::now();
   const bool isAlone = room == limit;
   auto mustWait = [&] {
-    return underWay + room > limit || (!isAlone && waitingAlone) || (sequence && sequences.contains(*sequence));
+    return underWay + room > limit || (!isAlone && waitingAlone) ||
+           (sequence && sequences.contains(*sequence));
   };
   waitingAlone += isAlone;
   bool isLate = false;

@@ -13,8 +13,8 @@
 
 namespace cleave::runtime {
 
-/// Limits the number of requests under way, of which there is one at a time for each sequence, and records when
-/// the last one ended. Thread-safe.
+/// Limits the number of requests under way, of which there is one at a time for each sequence, and records
+/// when the last one ended. Thread-safe.
 class AdmissionController {
 public:
   using Clock = std::chrono::steady_clock;

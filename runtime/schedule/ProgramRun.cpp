@@ -14,18 +14,20 @@ std::vector<ValueFlow> flowsOf(const plan::Plan &plan, uint32_t signature) {
   std::vector<ValueFlow> flows;
   for (plan::Phase phase : {plan::Phase::Forward, plan::Phase::BackwardInput})
     for (plan::Transfer &transfer : plan::transfers(plan, signature, phase))
-      flows.push_back({transfer.source(), transfer.target(), std::move(transfer.results),
-                       std::move(transfer.inputs)});
+      flows.push_back(
+          {transfer.source(), transfer.target(), std::move(transfer.results), std::move(transfer.inputs)});
   for (plan::Stash &stash : plan::stashes(plan, signature))
-    flows.push_back({{stash.stage, stash.from}, {stash.stage, stash.to}, std::move(stash.results),
+    flows.push_back({{stash.stage, stash.from},
+                     {stash.stage, stash.to},
+                     std::move(stash.results),
                      std::move(stash.inputs)});
   return flows;
 }
 
 ProgramRun::ProgramRun(const plan::Signature &signature, const plan::Program &program,
-                       std::unique_ptr<Executor> loaded, uint32_t position,
+                       std::unique_ptr<Executor> loaded, uint32_t rankPosition,
                        llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches)
-    : signature(signature), program(program), executor(std::move(loaded)), position(position),
+    : signature(signature), program(program), executor(std::move(loaded)), rankPosition(rankPosition),
       readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
     if (signature.outputs[leaf]->stage == program.stage && signature.outputs[leaf]->phase == program.phase &&
@@ -79,7 +81,7 @@ static at::Tensor withOwnElements(const at::Tensor &tensor) {
 
 RequestPart ProgramRun::partOf(const Request &request, uint32_t global) const {
   auto [begin, end] = request.microbatches.samplesOf(global);
-  return {position, global, begin, end - begin};
+  return {rankPosition, global, begin, end - begin};
 }
 
 at::Tensor ProgramRun::outputOf(const Request &request, uint32_t global, Leaf leaf,

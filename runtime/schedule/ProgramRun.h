@@ -33,10 +33,10 @@ size_t transferCount(const plan::Plan &plan, uint32_t signature);
 /// request. A result is held until the last flow has taken it.
 class ProgramRun {
 public:
-  /// \param position  of the rank among those that share its stages.
-  /// \param flows     of the signature (flowsOf).
+  /// \param rankPosition  of the rank among those that share its stages.
+  /// \param flows         of the signature (flowsOf).
   ProgramRun(const plan::Signature &signature, const plan::Program &program,
-             std::unique_ptr<Executor> executor, uint32_t position, llvm::ArrayRef<ValueFlow> flows,
+             std::unique_ptr<Executor> executor, uint32_t rankPosition, llvm::ArrayRef<ValueFlow> flows,
              uint32_t microbatches);
 
   /// From now on runs the program as CUDA graphs, on the GPU `device`.
@@ -90,7 +90,7 @@ private:
   const std::unique_ptr<Executor> executor;
   /// Null where the executor runs the program.
   std::unique_ptr<GraphedStage> graph;
-  const uint32_t position;
+  const uint32_t rankPosition;
   std::vector<Leaf> leaves;
   /// By result: number of flows that take it.
   std::vector<uint32_t> readers;

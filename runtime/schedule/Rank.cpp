@@ -44,15 +44,14 @@ Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightS
 }
 
 Error Rank::loadProgram(const plan::Program &program, Operators &operators) {
-  auto executor = Executor::load(plan, program, weights, operators, worker.device(),
-                                 options.checkTypes, options.traced ? worker.plugin() : nullptr, index);
+  auto executor = Executor::load(plan, program, weights, operators, worker.device(), options.checkTypes,
+                                 options.traced ? worker.plugin() : nullptr, index);
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
-  part.programs.push_back(std::make_unique<ProgramRun>(*plan.signatures[program.signature], program,
-                                                       std::move(*executor), index % plan::ranksPerDeviceGroup(plan),
-                                                       part.flows,
-                                                       scheduleOf(plan, program.signature).microbatches));
+  part.programs.push_back(std::make_unique<ProgramRun>(
+      *plan.signatures[program.signature], program, std::move(*executor),
+      index % plan::ranksPerDeviceGroup(plan), part.flows, scheduleOf(plan, program.signature).microbatches));
   if (options.cudaGraphs && worker.plugin())
     part.programs.back()->useGraphs(plan, *worker.plugin(), worker.device());
   return Error::success();
@@ -68,8 +67,8 @@ std::vector<std::string> Rank::eagerStages() const {
 }
 
 Rank::ResolvedAction Rank::resolve(const Part &part, const plan::Action &action) const {
-  ResolvedAction resolved{&action, plan::globalMicrobatch(plan, index, action.microbatch),
-                          nullptr, nullptr, {}, 0, {}};
+  ResolvedAction resolved{
+      &action, plan::globalMicrobatch(plan, index, action.microbatch), nullptr, nullptr, {}, 0, {}};
   if (plan::isCompute(action.kind)) {
     resolved.program = part.find({action.stage, plan::phaseOf(action.kind)});
   } else if (plan::isTransport(action.kind)) {
@@ -220,7 +219,8 @@ std::string Rank::describe(const std::string &awaited) const {
     return text + "waits for stage " + std::to_string(action.peer_stage) + " to take " +
            (isGradient ? "gradients" : "values") + ", " + edgeOf(action);
   if (action.kind == ActionKind::Reduce)
-    return text + (awaited.empty() ? "is reducing gradients" : "waits for " + awaited + " to reduce gradients");
+    return text +
+           (awaited.empty() ? "is reducing gradients" : "waits for " + awaited + " to reduce gradients");
   const std::string position = resolved->program->position();
   text += awaited.empty() ? "is computing" : "waits for " + awaited + " at";
   return text + (position.empty() ? " micro-batch " + std::to_string(action.microbatch) : " " + position);

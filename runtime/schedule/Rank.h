@@ -8,8 +8,8 @@
 #include "runtime/device/DeviceWorker.h"
 #include "runtime/executor/WeightStore.h"
 #include "runtime/operators/Operators.h"
-#include "runtime/schedule/Request.h"
 #include "runtime/schedule/ProgramRun.h"
+#include "runtime/schedule/Request.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
 #include <array>

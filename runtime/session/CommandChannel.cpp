@@ -26,8 +26,8 @@ Error agreeOnCoordinator(Membership &membership, bool hasCoordinator) {
   return membership.broadcast("", 0).takeError();
 }
 
-// Layout of a command: kind, signature, sequence id, then each input: a tensor, or a tuple of dtype and sizes if only the
-// sizes are needed.
+// Layout of a command: kind, signature, sequence id, then each input: a tensor, or a tuple of dtype and sizes
+// if only the sizes are needed.
 
 CommandChannel::CommandChannel(const plan::Plan &plan, Membership &membership, MemoryAccount &account)
     : plan(plan), membership(membership) {
@@ -64,7 +64,8 @@ Error CommandChannel::send(const Command &command) {
   return membership.waitFor("for the others to take up a request", [&] {
     for (auto &[rank, sender] : senders) {
       const bool reads = command.kind == Command::Kind::Run && readsInputs(plan, rank, command.signature);
-      std::vector<IValue> values{int64_t(command.kind), int64_t(command.signature), int64_t(command.sequence)};
+      std::vector<IValue> values{int64_t(command.kind), int64_t(command.signature),
+                                 int64_t(command.sequence)};
       for (const at::Tensor &input : command.inputs)
         values.push_back(reads ? IValue(input) : sizesOf(input));
       sender.send(values);

@@ -60,7 +60,8 @@ struct SessionOptions {
   /// ranks wait for each other to start.
   std::optional<Launch> launch = std::nullopt;
   /// Several processes: rank 0 is the coordinator. It alone calls `run`, `start`, `resetState` and
-  /// `endSequence`, from any thread, and gets the outputs; the others call `serve`. Must be the same in all processes.
+  /// `endSequence`, from any thread, and gets the outputs; the others call `serve`. Must be the same in all
+  /// processes.
   bool hasCoordinator = false;
   /// Called by `open` after the processes have met, before it starts the threads that run the plan. Its error
   /// fails `open`.
@@ -110,10 +111,10 @@ struct DeviceStatistics {
 ///
 /// A session with a `launch` is one of several, each in a process with one rank. Either rank 0 is the
 /// coordinator (`SessionOptions::hasCoordinator`), or all processes make the same calls of `run`,
-/// `start`, `resetState` and `endSequence` in the same order, from one thread, with inputs of the same sizes. Closing a session waits
-/// for the others to close theirs. When a request fails in one of them, or a process dies, all of them fail
-/// for good, with the same message. A process has one such session at a time; processes that open several,
-/// one after the other, open them in the same order.
+/// `start`, `resetState` and `endSequence` in the same order, from one thread, with inputs of the same sizes.
+/// Closing a session waits for the others to close theirs. When a request fails in one of them, or a process
+/// dies, all of them fail for good, with the same message. A process has one such session at a time;
+/// processes that open several, one after the other, open them in the same order.
 class Session {
 public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.

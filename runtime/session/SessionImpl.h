@@ -22,8 +22,7 @@ namespace cleave::runtime {
 /// the API.
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
-      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan),
-        states(*this->plan) {}
+      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan), states(*this->plan) {}
   ~Impl();
   /// Joins the other processes, if there are any, and loads the ranks of this one.
   llvm::Error open(llvm::StringRef directory, const plan::Digest &checksum);
@@ -45,8 +44,7 @@ struct Session::Impl {
   bool isCoordinator() const { return commands && membership->rank() == 0; }
   /// Fails if only rank 0 may make this call.
   llvm::Error checkMayCall() const;
-  llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs,
-                                                  RequestOptions request);
+  llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, RequestOptions request);
   /// Hands an admitted request to the other processes and to the ranks of this one.
   llvm::Expected<std::shared_ptr<Request>> begin(AdmissionController::Admission admission,
                                                  std::vector<at::Tensor> inputs, Microbatches microbatches,

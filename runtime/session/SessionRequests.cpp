@@ -50,8 +50,7 @@ Expected<AdmissionController::Admission> Session::Impl::enterAlone() {
   return admitted(admissions->enterAlone());
 }
 
-Expected<AdmissionController::Admission>
-Session::Impl::admitted(AdmissionController::Admission admission) {
+Expected<AdmissionController::Admission> Session::Impl::admitted(AdmissionController::Admission admission) {
   if (admission)
     return admission;
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
@@ -63,8 +62,9 @@ Error Session::Impl::checkSequence(RequestOptions request, int64_t batch) const 
   auto state = llvm::find_if(plan->states, isOneForAll);
   if (request.sequence != 0 && state != plan->states.end())
     return llvm::createStringError("found sequence id " + llvm::Twine(request.sequence) + ", but state " +
-                                   (*state)->name + " has no rows for the batch, so there is one for all "
-                                                    "sequences; leave the id out");
+                                   (*state)->name +
+                                   " has no rows for the batch, so there is one for all "
+                                   "sequences; leave the id out");
   const std::optional<int64_t> found = states.batchOf(request.sequence);
   if (!found || *found == batch || !rankSets[request.signature].usesSequences)
     return Error::success();
@@ -104,8 +104,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
                                                         std::vector<at::Tensor> inputs,
                                                         Microbatches microbatches, RequestOptions options) {
   const uint32_t signature = options.signature, count = microbatches.count();
-  RequestStates view(states, options.sequence,
-                     rankSets[signature].usesSequences ? microbatches.batch() : 0);
+  RequestStates view(states, options.sequence, rankSets[signature].usesSequences ? microbatches.batch() : 0);
   const bool collects = peerExchange && peerExchange->receivesOutputs(signature);
   std::lock_guard lock(submission);
   if (isCoordinator())
@@ -201,8 +200,7 @@ Error Session::Impl::serve() {
     if (command->kind == Command::Kind::End)
       return finish(0);
     if (command->kind != Command::Kind::Run) {
-      if (Error error =
-              command->kind == Command::Kind::Reset ? reset() : endSequence(command->sequence))
+      if (Error error = command->kind == Command::Kind::Reset ? reset() : endSequence(command->sequence))
         return failAll(llvm::toString(std::move(error)));
       continue;
     }

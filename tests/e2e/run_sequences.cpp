@@ -1,7 +1,7 @@
 //===- run_sequences.cpp - Sequences of requests under way together -------===//
 //
-// runSequences PLAN INPUTS.safetensors OUTPUTS.safetensors [alone] runs requests of several sequences: of each
-// input, [c, s] is what request c of sequence s takes. The first requests of all sequences are under way
+// runSequences PLAN INPUTS.safetensors OUTPUTS.safetensors [alone] runs requests of several sequences: of
+// each input, [c, s] is what request c of sequence s takes. The first requests of all sequences are under way
 // together, then the second ones, and so on; with `alone`, one after the other, sequence by sequence. The
 // outputs have the same two dimensions. It prints the bytes that devices have written to states, and the
 // failures of requests. Of several processes, the first one leads.

@@ -155,12 +155,13 @@ static json::Array describeStates(const Plan &plan) {
   static const Signature none{};
   return toArray(plan.states, [](const auto &state) {
     const TensorType &type = *state->type;
-    return json::Object{{"name", state->name},
-                        {"stage", state->stage},
-                        {"scope", llvm::StringRef(wire::EnumNameStateScope(state->scope)).lower()},
-                        {"batch_dim", state->batch_dim >= 0 ? json::Value(state->batch_dim) : json::Value(nullptr)},
-                        {"dtype", type.ranked ? json::Value(nameOf(type.dtype)) : json::Value(nullptr)},
-                        {"shape", shapeOf(none, type)}};
+    return json::Object{
+        {"name", state->name},
+        {"stage", state->stage},
+        {"scope", llvm::StringRef(wire::EnumNameStateScope(state->scope)).lower()},
+        {"batch_dim", state->batch_dim >= 0 ? json::Value(state->batch_dim) : json::Value(nullptr)},
+        {"dtype", type.ranked ? json::Value(nameOf(type.dtype)) : json::Value(nullptr)},
+        {"shape", shapeOf(none, type)}};
   });
 }
 
@@ -174,13 +175,14 @@ static json::Array describeGroups(const Plan &plan) {
 
 static json::Array describeBuckets(const Plan &plan) {
   return toArray(plan.buckets, [&](const auto &bucket) {
-    return json::Object{
-        {"axis", lowerName(bucket->axis)}, {"groups", json::Array(bucket->groups)},
-        {"parts", toArray(bucket->parts, [&](const auto &part) {
-           return json::Object{{"stage", part->stage}, {"states", toArray(part->states, [&](uint32_t state) {
-                                                           return json::Value(plan.states[state]->name);
-                                                         })}};
-         })}};
+    return json::Object{{"axis", lowerName(bucket->axis)},
+                        {"groups", json::Array(bucket->groups)},
+                        {"parts", toArray(bucket->parts, [&](const auto &part) {
+                           return json::Object{{"stage", part->stage},
+                                               {"states", toArray(part->states, [&](uint32_t state) {
+                                                  return json::Value(plan.states[state]->name);
+                                                })}};
+                         })}};
   });
 }
 

@@ -66,8 +66,8 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
   types += ",canonicalize";
   if (shape.hasStates && !shape.batch.empty() && (shape.microbatches != 1 || shape.dataParallelSize > 1))
     types += ",infer-state-rows{batch=" + shape.batch + "}";
-  std::vector<std::string> steps{types + ",infer-types" +
-                                 (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse"};
+  std::vector<std::string> steps{types + ",infer-types" + (isIrText(options.model) ? "{check}" : "") +
+                                 ",fold-sizes,canonicalize,cse"};
   const bool isSplit = shape.tensorParallelSize > 1;
   std::vector<std::string> changes;
   if (options.rewriteIdioms)

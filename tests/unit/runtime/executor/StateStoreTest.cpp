@@ -86,8 +86,9 @@ TEST_F(StateStoreTest, AFailedRequestLeavesNothing) {
 
 TEST_F(StateStoreTest, RefusesRowsOfOtherSamples) {
   RequestStates request(store, 0, 5);
-  EXPECT_THAT([&] { request.write(rows, first, at::ones({2, 2})); },
-              ThrowsMessage<std::exception>(HasSubstr("state rows would not have a row for each of 3 samples")));
+  EXPECT_THAT(
+      [&] { request.write(rows, first, at::ones({2, 2})); },
+      ThrowsMessage<std::exception>(HasSubstr("state rows would not have a row for each of 3 samples")));
   EXPECT_THAT([&] { request.write(rows, first, int64_t(2)); },
               ThrowsMessage<std::exception>(HasSubstr("state rows would not have a row")));
 }

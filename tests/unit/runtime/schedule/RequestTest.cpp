@@ -77,10 +77,9 @@ TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
 TEST_F(RequestTest, ARequestThatCannotBeMadeGivesItsRoomBack) {
   auto single = std::make_shared<AdmissionController>(std::chrono::seconds(0), 1);
   auto connect = [](CancellationToken &) -> std::shared_ptr<Exchange> { throw std::runtime_error("no way"); };
-  EXPECT_THROW(
-      Request(0, {}, Microbatches(signature, 1, {}), 0, {0}, single, single->enter(), RequestStates(states, 0, 0),
-              connect),
-      std::runtime_error);
+  EXPECT_THROW(Request(0, {}, Microbatches(signature, 1, {}), 0, {0}, single, single->enter(),
+                       RequestStates(states, 0, 0), connect),
+               std::runtime_error);
   AdmissionController::Admission admission = single->enter();
   EXPECT_TRUE(admission);
   EXPECT_FALSE(single->enter()) << "there is room for one";

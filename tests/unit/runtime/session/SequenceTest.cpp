@@ -10,16 +10,18 @@ using plan::DType;
 using testing::HasSubstr;
 
 /// Two stages with a state each, of 4 numbers a sample: `h = h / 2 + x`, then `c = c + h` and
-/// `y = c + table[index]`. An index beyond the table makes the second stage fail, after the first has written.
+/// `y = c + table[index]`. An index beyond the table makes the second stage fail, after the first has
+/// written.
 class SequenceTest : public PlanTest {
 protected:
   static constexpr int64_t batch = 8;
 
   /// \param initial  what both states begin with.
-  static void write(PlanWriter &writer, const at::Tensor &initial, uint32_t microbatches, uint32_t dataRanks) {
+  static void write(PlanWriter &writer, const at::Tensor &initial, uint32_t microbatches,
+                    uint32_t dataRanks) {
     writer.symbol("batch", batch);
     writer.input("x", tensorType(DType::Float, {-1, 4}));
-    writer.input("index", tensorType(DType::Long, {-1}));
+    writer.input("index", tensorType(DType::Int64, {-1}));
     for (uint32_t tpRank = 0; tpRank < writer.plan->mesh->tp; ++tpRank) {
       StageWriter &first = writer.stage(0, tpRank), &second = writer.stage(1, tpRank);
       const uint32_t one = first.constant(integer(1)), other = second.constant(integer(1));
@@ -30,9 +32,9 @@ protected:
       first.writeState("h", next);
       const uint32_t c = second.readRows("c", second.weight("c", initial), 4);
       const uint32_t sum = second.call("aten::add.Tensor", {c, second.receive(0, 0), other});
-      const uint32_t row = second.call("aten::embedding", {second.weight("table", table()), second.input(1),
-                                                           second.constant(integer(-1)), falseIn(second),
-                                                           falseIn(second)});
+      const uint32_t row =
+          second.call("aten::embedding", {second.weight("table", table()), second.input(1),
+                                          second.constant(integer(-1)), falseIn(second), falseIn(second)});
       second.output(second.call("aten::add.Tensor", {sum, row, other}));
       second.writeState("c", sum);
     }
@@ -169,7 +171,8 @@ TEST_F(SequenceTest, ResetForgetsAllSequences) {
   for (uint64_t sequence : {0, 1, 2}) {
     Expected expected;
     const std::vector<at::Tensor> given = inputs(4);
-    EXPECT_TRUE(at::equal(llvm::cantFail(session->run(given, {.sequence = sequence}))[0], expected.next(given)));
+    EXPECT_TRUE(
+        at::equal(llvm::cantFail(session->run(given, {.sequence = sequence}))[0], expected.next(given)));
   }
 }
 
@@ -202,7 +205,8 @@ TEST_F(SequenceTest, RefusesPlansThatHaveNoBatchForTheRows) {
   PlanWriter writer({0, 1}, 2);
   write(writer, at::ones({1, 4}), 1, 1);
   writer.plan->signatures[0]->batch = -1;
-  EXPECT_THAT(openFailure(writer), HasSubstr("a state has rows for the batch in a signature that has no batch"));
+  EXPECT_THAT(openFailure(writer),
+              HasSubstr("a state has rows for the batch in a signature that has no batch"));
 }
 
 } // namespace cleave::runtime
