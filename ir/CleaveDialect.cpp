@@ -178,9 +178,7 @@ static LogicalResult verifySum(Operation *op, StringRef name, Type type, std::op
   return success();
 }
 
-LogicalResult AccumulateOp::verify() {
-  return verifySum(*this, getName(), getValue().getType(), getShard());
-}
+LogicalResult AccumulateOp::verify() { return verifySum(*this, getName(), getValue().getType(), getShard()); }
 
 LogicalResult AccumulatedOp::verify() { return verifySum(*this, getName(), getType(), getShard()); }
 

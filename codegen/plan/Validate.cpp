@@ -233,8 +233,8 @@ static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
                      "one is missing, or of a signature, stage, tp rank or phase that is not there");
     if (!table.insert({{program->signature, program->stage, program->tp_rank, program->phase}, program.get()})
              .second)
-      return invalid("programs", "stage " + Twine(program->stage) +
-                                     " has two for one signature, phase and tp rank");
+      return invalid("programs",
+                     "stage " + Twine(program->stage) + " has two for one signature, phase and tp rank");
   }
   uint64_t expected = static_cast<uint64_t>(plan.signatures.size()) * plan.stages.size() * plan.mesh->tp;
   uint64_t found = llvm::count_if(plan.programs, [](auto &each) { return each->phase == Phase::Forward; });
@@ -244,8 +244,8 @@ static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
   for (auto &[key, program] : table) {
     auto [signature, stage, tpRank, phase] = key;
     const bool isSame = table.count({signature, stage, (tpRank + 1) % plan.mesh->tp, phase});
-    if (!isSame || (phase == Phase::BackwardWeight &&
-                    !table.count({signature, stage, tpRank, Phase::BackwardInput})))
+    if (!isSame ||
+        (phase == Phase::BackwardWeight && !table.count({signature, stage, tpRank, Phase::BackwardInput})))
       return invalid("programs", "stage " + Twine(stage) + " has " + wire::EnumNamePhase(phase) +
                                      (isSame ? " without BackwardInput" : " on some tp ranks alone"));
   }
@@ -373,7 +373,8 @@ static const State *stateBetweenMicrobatches(const Plan &plan, uint32_t signatur
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions)
         if (program->signature == signature && program->phase != Phase::Update &&
-            llvm::is_contained({InstructionKind::StateRead, InstructionKind::StateWrite}, instruction->kind) &&
+            llvm::is_contained({InstructionKind::StateRead, InstructionKind::StateWrite},
+                               instruction->kind) &&
             plan.states[instruction->op]->scope == StateScope::Session)
           return plan.states[instruction->op].get();
   return nullptr;
@@ -390,8 +391,8 @@ static Error checkSchedules(const Plan &plan) {
       return error;
     if (microbatchesOfAll(plan, *schedule) > 1 || schedule->slices > 1)
       if (const State *state = stateBetweenMicrobatches(plan, schedule->signature))
-        return invalid("schedules", "a request comes in parts, between which state '" + state->name +
-                                        "' would pass");
+        return invalid("schedules",
+                       "a request comes in parts, between which state '" + state->name + "' would pass");
     scheduled.insert(schedule->signature);
   }
   if (scheduled.size() != plan.signatures.size())
@@ -423,10 +424,9 @@ static Error checkFeatureNames(const Plan &plan) {
 
 Error validate(const Plan &plan) {
   // Each check relies on the checks before it.
-  for (auto check :
-       {checkFeatureNames, checkMesh, checkStages, checkStrings, checkSignatures, checkWeights,
-        checkShardFiles, checkPrecision, checkStates, checkGroups, checkBuckets, checkMachine,
-        checkPredictions, checkLinks, checkNotes, checkShardingGroups, checkCandidates})
+  for (auto check : {checkFeatureNames, checkMesh, checkStages, checkStrings, checkSignatures, checkWeights,
+                     checkShardFiles, checkPrecision, checkStates, checkGroups, checkBuckets, checkMachine,
+                     checkPredictions, checkLinks, checkNotes, checkShardingGroups, checkCandidates})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

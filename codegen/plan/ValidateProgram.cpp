@@ -319,7 +319,8 @@ Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
     return refuse(Twine(reads ? "reads" : "writes") + " a state that is not there or not of its stage");
   const bool isSum = plan.states[instruction.op]->scope == StateScope::Step;
   // A sum is zero when a step begins; other states have an initial value.
-  if (instruction.operands.size() != (reads && isSum ? 0 : 1) || instruction.results.size() != (reads ? 1 : 0))
+  if (instruction.operands.size() != (reads && isSum ? 0 : 1) ||
+      instruction.results.size() != (reads ? 1 : 0))
     return refuse("takes " + Twine(instruction.operands.size()) + " values and gives " +
                   Twine(instruction.results.size()) + ", which is not what its state needs");
   if ((instruction.kind == InstructionKind::StateAccumulate) != isSum && !(reads && isSum))

@@ -36,9 +36,8 @@ static Error checkScope(const Twine &where, const State &state) {
   if (state.length_dim != -1 || state.capacity)
     return invalid(where, "it grows along a dimension, which this version does not run");
   const std::vector<int64_t> sizes = knownSizes(*state.type);
-  if (state.scope == StateScope::Step &&
-      (!state.type->ranked || state.type->dtype == DType::Unknown ||
-       llvm::any_of(sizes, [](int64_t size) { return size < 0; })))
+  if (state.scope == StateScope::Step && (!state.type->ranked || state.type->dtype == DType::Unknown ||
+                                          llvm::any_of(sizes, [](int64_t size) { return size < 0; })))
     return invalid(where, "it is a sum over a step, but its type is not known");
   const int64_t rank = state.type->dims.size();
   if (state.batch_dim < -1 || state.batch_dim >= rank)
@@ -126,8 +125,8 @@ static Error checkBucketParts(const Plan &plan, const Twine &where, const Bucket
     for (auto [state, first] : llvm::zip(part->states, bucket.parts.front()->states)) {
       if (state >= plan.states.size() || plan.states[state]->stage != part->stage ||
           plan.states[state]->scope != StateScope::Step)
-        return invalid(where, "state " + Twine(state) + " is no sum over a step in stage " +
-                                  Twine(part->stage));
+        return invalid(where,
+                       "state " + Twine(state) + " is no sum over a step in stage " + Twine(part->stage));
       const TensorType &own = *plan.states[state]->type, &other = *plan.states[first]->type;
       if (own.dtype != other.dtype || knownSizes(own) != knownSizes(other))
         return invalid(where, "states " + Twine(first) + " and " + Twine(state) + " have different types");

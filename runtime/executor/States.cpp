@@ -19,8 +19,7 @@ States::States(const plan::Plan &plan, uint32_t tpRank) : States(plan.states.siz
       sums[index].sizes.push_back(*plan::asConstant(*dim));
     if (!state.shards.empty())
       for (const auto &range : state.shards[tpRank]->ranges)
-        sums[index].sizes[range->dim] =
-            std::accumulate(range->sizes.begin(), range->sizes.end(), int64_t(0));
+        sums[index].sizes[range->dim] = std::accumulate(range->sizes.begin(), range->sizes.end(), int64_t(0));
   }
 }
 

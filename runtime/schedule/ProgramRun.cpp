@@ -14,10 +14,12 @@ std::vector<ValueFlow> flowsOf(const plan::Plan &plan, uint32_t signature) {
   std::vector<ValueFlow> flows;
   for (plan::Phase phase : {plan::Phase::Forward, plan::Phase::BackwardInput})
     for (plan::Transfer &transfer : plan::transfers(plan, signature, phase))
-      flows.push_back({transfer.source(), transfer.target(), std::move(transfer.results),
-                       std::move(transfer.inputs)});
+      flows.push_back(
+          {transfer.source(), transfer.target(), std::move(transfer.results), std::move(transfer.inputs)});
   for (plan::Stash &stash : plan::stashes(plan, signature))
-    flows.push_back({{stash.stage, stash.from}, {stash.stage, stash.to}, std::move(stash.results),
+    flows.push_back({{stash.stage, stash.from},
+                     {stash.stage, stash.to},
+                     std::move(stash.results),
                      std::move(stash.inputs)});
   return flows;
 }

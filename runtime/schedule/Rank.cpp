@@ -29,8 +29,8 @@ ProgramRun *Rank::Part::find(plan::ProgramKey key) const {
   return found == programs.end() ? nullptr : found->get();
 }
 
-Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
-           States &states, RankOptions options)
+Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights, States &states,
+           RankOptions options)
     : plan(plan), index(index), worker(worker), weights(std::move(weights)), states(states),
       ownGroups{plan::groupOf(plan, index, plan::Axis::Tensor), plan::groupOf(plan, index, plan::Axis::Data)},
       parts(plan.signatures.size()), options(options) {
@@ -67,8 +67,8 @@ std::vector<std::string> Rank::eagerStages() const {
 }
 
 Rank::ResolvedAction Rank::resolve(const Part &part, const plan::Action &action) const {
-  ResolvedAction resolved{&action, plan::globalMicrobatch(plan, index, action.microbatch),
-                          nullptr, nullptr, {}, 0, {}};
+  ResolvedAction resolved{
+      &action, plan::globalMicrobatch(plan, index, action.microbatch), nullptr, nullptr, {}, 0, {}};
   if (plan::isCompute(action.kind)) {
     resolved.program = part.find({action.stage, plan::phaseOf(action.kind)});
   } else if (plan::isTransport(action.kind)) {
@@ -207,7 +207,8 @@ std::string Rank::describe(const std::string &awaited) const {
     return text + "waits for stage " + std::to_string(action.peer_stage) + " to take " +
            (isGradient ? "gradients" : "values") + ", " + edgeOf(action);
   if (action.kind == ActionKind::Reduce)
-    return text + (awaited.empty() ? "is reducing gradients" : "waits for " + awaited + " to reduce gradients");
+    return text +
+           (awaited.empty() ? "is reducing gradients" : "waits for " + awaited + " to reduce gradients");
   const std::string position = resolved->program->position();
   text += awaited.empty() ? "is computing" : "waits for " + awaited + " at";
   return text + (position.empty() ? " micro-batch " + std::to_string(action.microbatch) : " " + position);

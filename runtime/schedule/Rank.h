@@ -8,8 +8,8 @@
 #include "runtime/device/DeviceWorker.h"
 #include "runtime/executor/WeightStore.h"
 #include "runtime/operators/Operators.h"
-#include "runtime/schedule/Request.h"
 #include "runtime/schedule/ProgramRun.h"
+#include "runtime/schedule/Request.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
 #include <array>
@@ -83,8 +83,8 @@ private:
     ProgramRun *find(plan::ProgramKey key) const;
   };
 
-  Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
-       States &states, RankOptions options);
+  Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights, States &states,
+       RankOptions options);
   /// Fails if the weights, or the predicted peak, exceed the plan's memory limit.
   llvm::Error checkMemory() const;
   llvm::Error loadProgram(const plan::Program &program, Operators &operators);

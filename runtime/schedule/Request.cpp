@@ -24,8 +24,7 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                     .onTimeout = std::move(onTimeout)}),
       inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
       admissions(std::move(admissions)), admission(std::move(admission)), states(states),
-      onHalfUpdate(std::move(onHalfUpdate)),
-      working(rankIds.size() + collects), waker(cancellation, [this] {
+      onHalfUpdate(std::move(onHalfUpdate)), working(rankIds.size() + collects), waker(cancellation, [this] {
         this->admissions->recordEnd();
         {
           std::lock_guard lock(mutex);

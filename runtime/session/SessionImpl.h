@@ -71,8 +71,8 @@ struct Session::Impl {
   /// Shared with requests.
   const std::shared_ptr<ClosedReason> closedReason = std::make_shared<ClosedReason>();
   Operators operators;
-  /// By data-parallel, then tensor-parallel rank. Tensor-parallel ranks keep copies of the same values, unless
-  /// a state is split.
+  /// By data-parallel, then tensor-parallel rank. Tensor-parallel ranks keep copies of the same values,
+  /// unless a state is split.
   std::vector<States> states;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<RankSet> rankSets;

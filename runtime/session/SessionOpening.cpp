@@ -94,9 +94,9 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
   // With several processes, Membership watches the loading.
   const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.onTimeout);
   for (auto [index, worker] : llvm::zip(own, workers)) {
-    auto rank =
-        Rank::load(*plan, shards.at(index), index, *worker, operators, states[index % plan::ranksPerDeviceGroup(*plan)],
-                   {options.checkTypes, options.trace, options.cudaGraphs});
+    auto rank = Rank::load(*plan, shards.at(index), index, *worker, operators,
+                           states[index % plan::ranksPerDeviceGroup(*plan)],
+                           {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));

@@ -179,7 +179,8 @@ static const Mutation kTables[] = {
     MUTATION("StateStage", "state 's': of stage 2, which is not there", addState(plan, 2)),
     MUTATION("StateOfParts", "schedules: a request comes in parts, between which state 's' would pass",
              addState(plan, 0)),
-    MUTATION("CaptureSlot", "capture point 'layer0': its program or slot", plan.capture_points[0]->slots[0]->slot = 6),
+    MUTATION("CaptureSlot", "capture point 'layer0': its program or slot",
+             plan.capture_points[0]->slots[0]->slot = 6),
     MUTATION("CaptureStage", "capture point 'layer0': its program or slot",
              plan.capture_points[0]->stage = 2),
 };
@@ -275,8 +276,8 @@ static const Mutation kWeights[] = {
     MUTATION("RangesEnd", "a range leaves the tensor",
              setRanges(shard(plan), 0, {1}, {std::numeric_limits<int64_t>::max()})),
     MUTATION("RangesOverlap", "overlaps the one before", setRanges(shard(plan), 0, {0, 4}, {8, 8})),
-    MUTATION("TrainableBuffer", "it is trainable, but no parameter",
-             plan.weights[0]->trainable = true; plan.weights[0]->role = WeightRole::Buffer),
+    MUTATION("TrainableBuffer", "it is trainable, but no parameter", plan.weights[0]->trainable = true;
+             plan.weights[0]->role = WeightRole::Buffer),
     MUTATION("ShardKeyTwice", "another weight has the key 'layer0.weight', too",
              plan.weights[1]->shards[0]->key = "layer0.weight"),
     MUTATION("ShardTooLarge", "the shard file is too small for it", plan.shard_files[0]->bytes = 500),
@@ -508,7 +509,8 @@ TEST(ValidPlans, MaySumOverDataRanks) {
 static const Mutation kTraining[] = {
     MUTATION("FeatureNotListed", "the plan uses 'training' and does not list it", train(plan);
              plan.required_features.clear()),
-    MUTATION("FeatureUnknown", "found 'async-collectives', this cleave has training and sequences", train(plan);
+    MUTATION("FeatureUnknown", "found 'async-collectives', this cleave has training and sequences",
+             train(plan);
              plan.required_features.push_back("async-collectives")),
     MUTATION("PhaseUnknown", "of a signature, stage, tp rank or phase that is not there", train(plan);
              backward(plan).phase = static_cast<Phase>(9)),
@@ -547,11 +549,11 @@ static const Mutation kTraining[] = {
     MUTATION("RowsOfAStep", "a state has rows for the batch if it lasts for sequences", train(plan);
              plan.states[0]->batch_dim = 0),
     MUTATION("LengthDim", "it grows along a dimension", train(plan); plan.states[0]->length_dim = 0),
-    MUTATION("StateShards", "parts for 2 tp ranks of a state, expected 1", train(plan);
-             for (uint32_t i : {0, 1}) {
-               plan.states[0]->shards.push_back(std::make_unique<StateShard>());
-               plan.states[0]->shards.back()->tp_rank = i;
-             }),
+    MUTATION(
+        "StateShards", "parts for 2 tp ranks of a state, expected 1", train(plan); for (uint32_t i : {0, 1}) {
+          plan.states[0]->shards.push_back(std::make_unique<StateShard>());
+          plan.states[0]->shards.back()->tp_rank = i;
+        }),
     MUTATION("WriteOfWeight", "writes a weight, expected in an update alone", train(plan);
              instruction(weightPass(plan), 0, 0).kind = InstructionKind::WeightWrite),
     MUTATION("WriteOfAnother", "writes a weight that the program does not have", train(plan);
@@ -562,8 +564,8 @@ static const Mutation kTraining[] = {
              plan.weights[0]->trainable = true),
     MUTATION("OutputPhase", "is result 0 of stage 1, which has fewer", train(plan);
              signature(plan).outputs[0]->phase = Phase::Update),
-    MUTATION("OutputOfUpdateWithBatch", "it has a batch dimension, but is a sum over the batch, or of an update",
-             train(plan);
+    MUTATION("OutputOfUpdateWithBatch",
+             "it has a batch dimension, but is a sum over the batch, or of an update", train(plan);
              signature(plan).outputs[0]->merge = OutputMerge::Sum),
     MUTATION("Append", "is StateAppend, which this version does not run", train(plan);
              instruction(update(plan), 0, 1).kind = InstructionKind::StateAppend),
@@ -575,12 +577,14 @@ static const Mutation kTraining[] = {
     MUTATION("SliceRange", "there are 1 slices", plan.schedules[0]->ranks[0]->actions[0]->slice = 1),
     MUTATION("SymbolSource", "is no dimension of an input, which this version does not run",
              signature(plan).symbols[0]->source = SymbolSource::StateLength),
-    MUTATION("NoReduction", "U0 comes before the reduction of bucket 0", trainOverDataRanks(plan);
-             for (uint32_t rank : {0, 1}) {
-               auto &actions = plan.schedules[0]->ranks[rank]->actions;
-               actions.erase(actions.end() - 2);
-             }),
-    MUTATION("BucketRange", "the bucket does not exist or has nothing of this stage", trainOverDataRanks(plan);
+    MUTATION(
+        "NoReduction", "U0 comes before the reduction of bucket 0", trainOverDataRanks(plan);
+        for (uint32_t rank : {0, 1}) {
+          auto &actions = plan.schedules[0]->ranks[rank]->actions;
+          actions.erase(actions.end() - 2);
+        }),
+    MUTATION("BucketRange", "the bucket does not exist or has nothing of this stage",
+             trainOverDataRanks(plan);
              (plan.schedules[0]->ranks[0]->actions.end() - 2)->get()->bucket = 1),
     MUTATION("BucketGroups", "a rank of its stages is in no group", trainOverDataRanks(plan);
              plan.buckets[0]->groups.clear()),
@@ -594,7 +598,8 @@ static const Mutation kTraining[] = {
              plan.buckets[0]->axis = Axis::Tensor),
     MUTATION("TieOfOneStage", "it has 1 parts, expected one along Data", trainOverDataRanks(plan);
              plan.buckets[0]->axis = Axis::Tied),
-    MUTATION("TiedGroupPlaces", "group 2: rank 3 is no later one, or has another place", trainOverDataRanks(plan);
+    MUTATION("TiedGroupPlaces", "group 2: rank 3 is no later one, or has another place",
+             trainOverDataRanks(plan);
              plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->axis = Axis::Tied;
              plan.groups[2]->ranks = {0, 3}),
     MUTATION("TiedGroupSize", "group 2: it has less than two ranks", trainOverDataRanks(plan);

@@ -173,13 +173,14 @@ static json::Array describeGroups(const Plan &plan) {
 
 static json::Array describeBuckets(const Plan &plan) {
   return toArray(plan.buckets, [&](const auto &bucket) {
-    return json::Object{
-        {"axis", lowerName(bucket->axis)}, {"groups", json::Array(bucket->groups)},
-        {"parts", toArray(bucket->parts, [&](const auto &part) {
-           return json::Object{{"stage", part->stage}, {"states", toArray(part->states, [&](uint32_t state) {
-                                                           return json::Value(plan.states[state]->name);
-                                                         })}};
-         })}};
+    return json::Object{{"axis", lowerName(bucket->axis)},
+                        {"groups", json::Array(bucket->groups)},
+                        {"parts", toArray(bucket->parts, [&](const auto &part) {
+                           return json::Object{{"stage", part->stage},
+                                               {"states", toArray(part->states, [&](uint32_t state) {
+                                                  return json::Value(plan.states[state]->name);
+                                                })}};
+                         })}};
   });
 }
 
