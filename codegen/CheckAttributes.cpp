@@ -56,13 +56,13 @@ static LogicalResult refuse(func::FuncOp function, StringRef name, Attribute fou
 
 /// Every stage has an entry in the reports of the passes, and stages are numbered in their order.
 static LogicalResult checkStages(func::FuncOp function) {
-  const int64_t stages = llvm::count_if(function.getBody().getOps<StageOp>(), [](StageOp stage) {
-    return stage.getPhase() == Phase::Forward;
-  });
+  const int64_t stages = llvm::count_if(function.getBody().getOps<StageOp>(),
+                                        [](StageOp stage) { return stage.getPhase() == Phase::Forward; });
   const std::string expected = std::to_string(stages) + " entries, one a stage";
   auto cut = decisionOf<CutAttr>(function);
   // Costs of training are not in the reports.
-  const bool trains = std::distance(function.getBody().getOps<StageOp>().begin(), function.getBody().getOps<StageOp>().end()) > stages;
+  const bool trains = std::distance(function.getBody().getOps<StageOp>().begin(),
+                                    function.getBody().getOps<StageOp>().end()) > stages;
   if (cut ? cut.getSeconds().size() != stages : !trains)
     return refuse(function, CutAttr::name, cut, expected);
   auto schedule = decisionOf<ScheduleAttr>(function);

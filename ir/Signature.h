@@ -20,7 +20,8 @@ inline constexpr llvm::StringLiteral kFrequencyAttr = "cleave.frequency";
 // (`tokens`, …).
 inline constexpr llvm::StringLiteral kNameAttr = "cleave.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "cleave.role";
-// Of results alone: `sum` where the values of micro-batches are added; without it they are parts of the batch.
+// Of results alone: `sum` where the values of micro-batches are added; without it they are parts of the
+// batch.
 inline constexpr llvm::StringLiteral kMergeAttr = "cleave.merge";
 
 /// Build trees. `children` are what follows the kind in the list above: trees, for a dict also keys, for

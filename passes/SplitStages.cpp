@@ -71,11 +71,11 @@ private:
     return entry->second;
   }
 
-  /// The program through which `to` gets a value that `from` makes: `from` itself, or another that hands it on
-  /// because it receives values of other stages in its phase. Nothing if the value cannot get there. The table
-  /// is at ProgramInput in plan.fbs.
+  /// The program through which `to` gets a value that `from` makes: `from` itself, or another that hands it
+  /// on because it receives values of other stages in its phase. Nothing if the value cannot get there. The
+  /// table is at ProgramInput in plan.fbs.
   static std::optional<Unit> routeOf(Unit from, Unit to) {
-    const bool isLater = from.stage < to.stage, isEarlier = from.stage > to.stage;
+    const bool isLater = from.stage<to.stage, isEarlier = from.stage> to.stage;
     if (to.phase == Phase::Update)
       return std::nullopt;
     if (from.phase == Phase::Forward) {
@@ -117,10 +117,10 @@ private:
     if (from.phase == Phase::Forward && to.phase == Phase::Forward)
       return user->emitError() << "is in stage " << to.stage << " but uses a value of stage " << from.stage
                                << "; values only flow to later stages";
-    return user->emitError() << "is in stage " << to.stage << ", " << stringifyPhase(to.phase)
-                             << ", but uses a value of stage " << from.stage << ", "
-                             << stringifyPhase(from.phase)
-                             << "; gradients flow to earlier stages, and nothing flows back or into an update";
+    return user->emitError()
+           << "is in stage " << to.stage << ", " << stringifyPhase(to.phase) << ", but uses a value of stage "
+           << from.stage << ", " << stringifyPhase(from.phase)
+           << "; gradients flow to earlier stages, and nothing flows back or into an update";
   }
 
   LogicalResult cloneInto(Operation *op, Unit own) {

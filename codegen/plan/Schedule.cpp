@@ -7,9 +7,9 @@ namespace cleave::plan {
 
 /// Calls `add` with each input of the signature's programs on tensor-parallel rank 0 that is a result of
 /// another program.
-static void forEachFlow(
-    const Plan &plan, uint32_t signature,
-    llvm::function_ref<void(const Program &program, const ProgramInput &input, uint32_t index)> add) {
+static void
+forEachFlow(const Plan &plan, uint32_t signature,
+            llvm::function_ref<void(const Program &program, const ProgramInput &input, uint32_t index)> add) {
   for (const auto &program : plan.programs)
     if (program->signature == signature && program->tp_rank == 0)
       for (auto [index, input] : llvm::enumerate(program->inputs))

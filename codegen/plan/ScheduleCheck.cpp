@@ -37,8 +37,7 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
       pipelineRankOf(plan, action->stage) != rank / ranksPerDeviceGroup(plan))
     return refuse(toString(*action) + " is of a stage that is not on this rank");
   if (action->microbatch >= (isOnce(action->kind) ? 1 : schedule.microbatches))
-    return refuse(toString(*action) + ": there are " + llvm::Twine(schedule.microbatches) +
-                  " micro-batches");
+    return refuse(toString(*action) + ": there are " + llvm::Twine(schedule.microbatches) + " micro-batches");
   if (action->slice >= schedule.slices)
     return refuse(toString(*action) + ": there are " + llvm::Twine(schedule.slices) + " slices");
   if (action->kind == ActionKind::Reduce) {
@@ -221,9 +220,8 @@ std::string Simulation::missing(const Action &action) const {
     return missingInput(action, Kind::Forward, Kind::Recv, sources[stage]);
   case Kind::BackwardInput: {
     const std::string forward = after(Kind::Forward);
-    return forward.empty()
-               ? missingInput(action, Kind::BackwardInput, Kind::RecvGrad, gradientSources[stage])
-               : forward;
+    return forward.empty() ? missingInput(action, Kind::BackwardInput, Kind::RecvGrad, gradientSources[stage])
+                           : forward;
   }
   case Kind::BackwardWeight:
     return after(Kind::BackwardInput);
@@ -268,8 +266,8 @@ llvm::Expected<bool> Simulation::meet(const Action &action) {
   llvm::SmallVector<Partner> partners;
   if (isTransport(action.kind))
     partners.push_back(
-        {pipelineRankOf(plan, action.peer_stage), identify(counterpartOf(action.kind), action.peer_stage,
-                                                           action.microbatch, action.stage, 0)});
+        {pipelineRankOf(plan, action.peer_stage),
+         identify(counterpartOf(action.kind), action.peer_stage, action.microbatch, action.stage, 0)});
   else if (action.kind == ActionKind::Reduce)
     for (const auto &part : plan.buckets[action.bucket]->parts)
       if (part->stage != action.stage)
@@ -340,9 +338,8 @@ Error Simulation::checkComplete() const {
     for (auto [kind, what] : kKinds)
       if (count(kind, stage) != wantedRuns(kind, stage))
         return invalid(schedule, "stage " + llvm::Twine(stage) + " runs " + llvm::Twine(count(kind, stage)) +
-                                     " times " + what + ", expected " +
-                                     llvm::Twine(wantedRuns(kind, stage)) + " for " +
-                                     llvm::Twine(schedule.microbatches) + " micro-batches");
+                                     " times " + what + ", expected " + llvm::Twine(wantedRuns(kind, stage)) +
+                                     " for " + llvm::Twine(schedule.microbatches) + " micro-batches");
   return Error::success();
 }
 

@@ -75,7 +75,8 @@ Layout::Layout(const Pipeline &pipeline, bool isSplit)
     return;
   }
   for (const plan::Transfer &transfer : *pipeline.gradientTransfers) {
-    assert(transfer.to < transfer.from && transfer.from < pipeline.stages && "gradients go to earlier stages");
+    assert(transfer.to < transfer.from && transfer.from < pipeline.stages &&
+           "gradients go to earlier stages");
     gradientSources[transfer.to].push_back(transfer.from);
     gradientTargets[transfer.from].push_back(transfer.to);
   }

@@ -312,8 +312,9 @@ bool Simulator::send(uint32_t rank, const Action &action) {
   const double departure = std::max(*ready, linkFree);
   linkFree = departure + bytesBetween(action.stage, action.peer_stage) / link.bytesPerSecond;
   const double arrival = linkFree + link.latencySeconds;
-  progress[other].ends[keyOf(plan::counterpartOf(action.kind), action.peer_stage, action.microbatch,
-                             action.stage)] = arrival;
+  progress[other]
+      .ends[keyOf(plan::counterpartOf(action.kind), action.peer_stage, action.microbatch, action.stage)] =
+      arrival;
   simulation.ranks[rank].timeline.push_back({action, departure, arrival});
   ++progress[rank].next;
   awake.push_back(other);
@@ -347,8 +348,7 @@ Error Simulator::checkDone() const {
   for (uint32_t rank = 0; rank < progress.size(); ++rank) {
     const Action *action = head(rank);
     for (const TimedAction &timed : simulation.ranks[rank].timeline)
-      if (!action && plan::isReceive(timed.action.kind) &&
-          !progress[rank].ends.contains(keyOf(timed.action)))
+      if (!action && plan::isReceive(timed.action.kind) && !progress[rank].ends.contains(keyOf(timed.action)))
         action = &timed.action;
     if (action)
       waiting.push_back("rank " + std::to_string(rank) + " at " + plan::toString(*action));

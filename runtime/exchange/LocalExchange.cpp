@@ -7,8 +7,8 @@ namespace cleave::runtime {
 
 LocalExchange::LocalExchange(size_t ranks, const std::map<uint32_t, std::vector<uint32_t>> &members,
                              size_t transfers, uint32_t microbatches, CancellationToken &cancellation)
-    : microbatches(microbatches), cancellation(cancellation),
-      mailboxes(transfers * microbatches), waker(cancellation, [this] {
+    : microbatches(microbatches), cancellation(cancellation), mailboxes(transfers * microbatches),
+      waker(cancellation, [this] {
         // A thread that has checked the condition and is about to sleep holds the lock.
         {
           std::lock_guard lock(mutex);

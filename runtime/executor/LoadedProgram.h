@@ -26,7 +26,8 @@ struct LoadedBlock;
 
 struct LoadedInstruction {
   plan::InstructionKind kind;
-  /// Call and Collective: the operator, and whether it takes the number of its operands as a last operand (`aten::format`).
+  /// Call and Collective: the operator, and whether it takes the number of its operands as a last operand
+  /// (`aten::format`).
   torch::jit::Operation *operation = nullptr;
   bool countsOperands = false;
   std::optional<CollectiveOp> collective;

@@ -21,7 +21,8 @@ namespace {
 class LocalTimingGroup final : public TimingGroup {
 public:
   explicit LocalTimingGroup(size_t ranks)
-      : group(consecutiveRanks(0, ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), cancellation),
+      : group(consecutiveRanks(0, ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(),
+              cancellation),
         start(std::ptrdiff_t(ranks)) {}
 
   Communicator &member(uint32_t rank) override { return group.member(rank); }

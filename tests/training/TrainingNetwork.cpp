@@ -48,8 +48,8 @@ private:
   }
   static std::string turned(int64_t width) {
     const std::string text = std::to_string(width);
-    return "tensor<" + text + "x?xf32, #cleave.layout<dims = [\"" + text + "\", \"batch\"], strides = [\"1\", \"" +
-           text + "\"]>>";
+    return "tensor<" + text + "x?xf32, #cleave.layout<dims = [\"" + text +
+           "\", \"batch\"], strides = [\"1\", \"" + text + "\"]>>";
   }
   static std::string matrix(int64_t out, int64_t in) {
     return "tensor<" + std::to_string(out) + "x" + std::to_string(in) + "xf32>";
@@ -74,7 +74,9 @@ private:
             (phaseName.empty() ? "" : ", cleave.phase = #cleave.phase<" + phaseName + ">");
   }
   Typed call(const std::string &op, const std::vector<Typed> &operands, const std::string &type);
-  Typed allReduce(const Typed &value) { return tp == 1 ? value : call("spmd.all_reduce", {value}, value.type); }
+  Typed allReduce(const Typed &value) {
+    return tp == 1 ? value : call("spmd.all_reduce", {value}, value.type);
+  }
   void line(const std::string &text) { body += "  " + text + "\n"; }
   /// Fails where it stands if the row is out of range.
   void selectRow(const std::string &phase) {
@@ -122,14 +124,13 @@ Typed NetworkText::call(const std::string &op, const std::vector<Typed> &operand
 void NetworkText::addWeights(uint32_t layer) {
   auto param = [&](const std::string &name, const std::string &type, const std::string &shard) {
     Typed result{"%p" + std::to_string(count++), type};
-    head += "  " + result.name + " = cleave.param \"" + name + "\" {role = \"parameter\"" + shard + "} : " + type +
-            "\n";
+    head += "  " + result.name + " = cleave.param \"" + name + "\" {role = \"parameter\"" + shard +
+            "} : " + type + "\n";
     return result;
   };
-  weights.push_back(
-      param(weightName(layer), matrix(outOf(layer), inOf(layer)), sharding(splitDim(layer))));
-  biases.push_back(param("b" + std::to_string(layer), vector(outOf(layer)),
-                         isColumnwise(layer) ? sharding(0) : ""));
+  weights.push_back(param(weightName(layer), matrix(outOf(layer), inOf(layer)), sharding(splitDim(layer))));
+  biases.push_back(
+      param("b" + std::to_string(layer), vector(outOf(layer)), isColumnwise(layer) ? sharding(0) : ""));
 }
 
 void NetworkText::addForward(uint32_t layer) {
@@ -171,8 +172,8 @@ void NetworkText::addBackward(uint32_t layer) {
   const Typed weight = call("aten.mm", {across, inputs[layer]}, matrixType);
   line("cleave.accumulate \"grad." + weightName(layer) + "\" " + weight.name + " {" + place +
        sharding(splitDim(layer)) + "} : " + matrixType);
-  const Typed bias = call("aten.sum.dim_IntList",
-                          {gradient, integers("0"), constant("false", "i1"), none()}, vector(outOf(layer)));
+  const Typed bias = call("aten.sum.dim_IntList", {gradient, integers("0"), constant("false", "i1"), none()},
+                          vector(outOf(layer)));
   line("cleave.accumulate \"grad.b" + std::to_string(layer) + "\" " + bias.name + " {" + place +
        (isColumnwise(layer) ? sharding(0) : "") + "} : " + bias.type);
 }
@@ -188,8 +189,8 @@ void NetworkText::addUpdate(uint32_t layer) {
   const Typed gradient = sum(weightName(layer), type, sharding(splitDim(layer)));
   const Typed zeros = call("aten.mul.Scalar", {weights[layer], real(0)}, type);
   const Typed before{"%v" + std::to_string(count++), type};
-  line(before.name + " = cleave.state \"momentum." + own + "\" from " + zeros.name + " {" + place + "} : (" + type +
-       ") -> " + type);
+  line(before.name + " = cleave.state \"momentum." + own + "\" from " + zeros.name + " {" + place + "} : (" +
+       type + ") -> " + type);
   const Typed kept = call("aten.mul.Scalar", {before, real(TrainingNetwork::kMomentum)}, type);
   const Typed momentum = call("aten.add.Tensor", {kept, gradient, integer(1)}, type);
   line("cleave.update \"momentum." + own + "\" " + momentum.name + " {" + place + "} : " + type);
@@ -199,8 +200,8 @@ void NetworkText::addUpdate(uint32_t layer) {
        type);
   const Typed step = sum("b" + own, biases[layer].type, isColumnwise(layer) ? sharding(0) : "");
   const Typed bias = call("aten.sub.Tensor", {biases[layer], step, rate}, biases[layer].type);
-  line("cleave.assign " + biases[layer].name + ", " + bias.name + " {" + place + "} : " + bias.type +
-       ", " + bias.type);
+  line("cleave.assign " + biases[layer].name + ", " + bias.name + " {" + place + "} : " + bias.type + ", " +
+       bias.type);
   if (tp == 1) {
     gradients.push_back(gradient);
     return;
@@ -218,10 +219,12 @@ std::string NetworkText::attributes() const {
   for (uint32_t i = 0; i <= network.layers; ++i)
     outputTree += ", " + std::to_string(i);
   return "cleave.symbols = {batch = 16}, cleave.schedule = #cleave.schedule<pipeline_ranks = " +
-         std::to_string(network.pipelineRanks) + ", data_ranks = " + std::to_string(network.dataParallelSize) +
+         std::to_string(network.pipelineRanks) +
+         ", data_ranks = " + std::to_string(network.dataParallelSize) +
          ", microbatches = " + std::to_string(network.microbatches) + ", batch = \"batch\", order = \"" +
          network.order + "\">" + (tp > 1 ? ", cleave.tp = " + std::to_string(tp) + " : i64" : "") +
-         ", cleave.input_tree = [\"tuple\", 0, 1" + (network.failsIn.empty() ? "" : ", 2") + "], cleave.output_tree = [" + outputTree + "]";
+         ", cleave.input_tree = [\"tuple\", 0, 1" + (network.failsIn.empty() ? "" : ", 2") +
+         "], cleave.output_tree = [" + outputTree + "]";
 }
 
 std::string NetworkText::text() {
@@ -243,10 +246,10 @@ std::string NetworkText::text() {
     types += ", " + gradients[layer].type;
   }
   const std::string type = rows(TrainingNetwork::kWidth);
-  return "func.func @train(%x: " + type + " {cleave.name = \"x\"}, %t: " + type +
-         " {cleave.name = \"t\"}" +
-         (network.failsIn.empty() ? "" : ", %row: tensor<1xi64> {cleave.name = \"row\"}") + ") -> (" + results + ") attributes {" + attributes() + "} {\n" + head + body +
-         "  return " + names + " : " + types + "\n}\n";
+  return "func.func @train(%x: " + type + " {cleave.name = \"x\"}, %t: " + type + " {cleave.name = \"t\"}" +
+         (network.failsIn.empty() ? "" : ", %row: tensor<1xi64> {cleave.name = \"row\"}") + ") -> (" +
+         results + ") attributes {" + attributes() + "} {\n" + head + body + "  return " + names + " : " +
+         types + "\n}\n";
 }
 
 std::string TrainingNetwork::text() const { return NetworkText(*this).text(); }

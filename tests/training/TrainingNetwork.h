@@ -12,8 +12,8 @@
 namespace cleave {
 
 /// A training step written by hand as IR: a chain of linear layers with ReLU between them, the sum of squared
-/// errors, the gradients of all weights, and SGD with momentum. Layer i is stage i. Over tensor-parallel ranks
-/// even layers are split by columns and odd ones by rows, as in Megatron-LM.
+/// errors, the gradients of all weights, and SGD with momentum. Layer i is stage i. Over tensor-parallel
+/// ranks even layers are split by columns and odd ones by rows, as in Megatron-LM.
 ///
 /// Inputs: `x`, `t` : f32[batch, 8]. Outputs: `loss`, and `grad.i` for each layer's weight.
 struct TrainingNetwork {

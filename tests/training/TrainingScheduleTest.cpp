@@ -174,8 +174,8 @@ uint32_t peakInFlight(const std::vector<runtime::TraceEvent> &events, uint32_t r
 // The formulas of partitioner/simulation/Simulator.h.
 TEST_F(TrainingScheduleTest, ActivationsLiveAsTheFormulasSay) {
   const uint32_t m = 6;
-  for (auto [order, layers] :
-       {std::pair("gpipe", 4u), std::pair("1f1b", 4u), std::pair("zb-h1", 4u), std::pair("interleaved", 8u)}) {
+  for (auto [order, layers] : {std::pair("gpipe", 4u), std::pair("1f1b", 4u), std::pair("zb-h1", 4u),
+                               std::pair("interleaved", 8u)}) {
     const uint32_t p = 4, v = layers / p;
     TrainingNetwork network{.layers = layers, .pipelineRanks = p, .microbatches = m};
     network.order = order;
@@ -184,10 +184,11 @@ TEST_F(TrainingScheduleTest, ActivationsLiveAsTheFormulasSay) {
     train(*session, 1, 24);
     const std::vector<runtime::TraceEvent> events = session->takeTrace();
     for (uint32_t r = 0; r < p; ++r) {
-      const uint32_t expected = network.order == "gpipe"   ? m
-                                : network.order == "1f1b"  ? std::min(p - r, m)
-                                : network.order == "zb-h1" ? std::min(p, m)
-                                                           : std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1);
+      const uint32_t expected = network.order == "gpipe"  ? m
+                                : network.order == "1f1b" ? std::min(p - r, m)
+                                : network.order == "zb-h1"
+                                    ? std::min(p, m)
+                                    : std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1);
       EXPECT_EQ(peakInFlight(events, r), expected) << order << ", rank " << r;
     }
   }
@@ -205,7 +206,8 @@ TEST_F(TrainingScheduleTest, TheStashGoesWithItsMicrobatch) {
   };
   // Rank 0 holds one stash more for each micro-batch of GPipe, and none more in 1F1B.
   const int64_t rows = int64_t(4096) * TrainingNetwork::kWidth * 4;
-  const int64_t gpipe = peakOf("gpipe", 12) - peakOf("gpipe", 6), oneByOne = peakOf("1f1b", 12) - peakOf("1f1b", 6);
+  const int64_t gpipe = peakOf("gpipe", 12) - peakOf("gpipe", 6),
+                oneByOne = peakOf("1f1b", 12) - peakOf("1f1b", 6);
   EXPECT_GE(gpipe, 6 * rows);
   EXPECT_LT(oneByOne, rows);
 }

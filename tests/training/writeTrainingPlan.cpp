@@ -34,8 +34,8 @@ int main(int count, char **arguments) {
   if (llvm::Error error = network.write(folder))
     return fail(std::move(error));
   const std::vector<at::Tensor> inputs = TrainingNetwork::inputs(16);
-  if (llvm::Error error = runtime::writeTensors(folder + ".inputs.safetensors",
-                                                {{"x", inputs[0]}, {"t", inputs[1]}}))
+  if (llvm::Error error =
+          runtime::writeTensors(folder + ".inputs.safetensors", {{"x", inputs[0]}, {"t", inputs[1]}}))
     return fail(std::move(error));
   return 0;
 }

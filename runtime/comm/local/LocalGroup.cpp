@@ -104,7 +104,8 @@ template <typename Work> void LocalGroup::Member::exchange(CollectiveArgs args, 
   const uint64_t call = own.published + 1;
   group.publish(own.published, call);
   group.waitForCounter(own, &Slot::published, call);
-  verifyCollectiveMatch(group.ranks, [&](uint32_t rank) -> const CollectiveCall & { return group.slots[rank].args.call; });
+  verifyCollectiveMatch(group.ranks,
+                        [&](uint32_t rank) -> const CollectiveCall & { return group.slots[rank].args.call; });
   work();
   group.publish(own.finished, call);
   group.waitForCounter(own, &Slot::finished, call);

@@ -256,8 +256,7 @@ std::vector<Tensor> PeerGroup::exchange(CollectiveCall call, const Tensor &tenso
     }
   awaitAll(messages, others);
   for (uint32_t rank = 0; rank < size; ++rank)
-    peerArgs[rank] =
-        ofRank(ranks[rank], [&] { return read(rank == index ? sentArgs : receivedArgs[rank]); });
+    peerArgs[rank] = ofRank(ranks[rank], [&] { return read(rank == index ? sentArgs : receivedArgs[rank]); });
   verifyCollectiveMatch(ranks, [&](uint32_t rank) -> const CollectiveCall & { return peerArgs[rank].call; });
   for (uint32_t rank = 0; rank < size; ++rank)
     ofRank(ranks[rank], [&] { checkRequestedParts(peerArgs[rank]); });

@@ -20,7 +20,8 @@ static std::vector<std::pair<Axis, Ranks>> groupsOf(uint32_t pp, uint32_t dp, ui
 
 TEST(Groups, FollowTheAxesOfTheMesh) {
   EXPECT_TRUE(groupsOf(4, 1, 1).empty());
-  EXPECT_EQ(groupsOf(2, 1, 2), (std::vector<std::pair<Axis, Ranks>>{{Axis::Tensor, {0, 1}}, {Axis::Tensor, {2, 3}}}));
+  EXPECT_EQ(groupsOf(2, 1, 2),
+            (std::vector<std::pair<Axis, Ranks>>{{Axis::Tensor, {0, 1}}, {Axis::Tensor, {2, 3}}}));
   EXPECT_EQ(groupsOf(1, 3, 1), (std::vector<std::pair<Axis, Ranks>>{{Axis::Data, {0, 1, 2}}}));
   // Rank = (pipeline rank * 2 + data-parallel rank) * 2 + tensor-parallel rank.
   EXPECT_EQ(groupsOf(2, 2, 2), (std::vector<std::pair<Axis, Ranks>>{{Axis::Tensor, {0, 1}},

@@ -255,7 +255,8 @@ std::unique_ptr<Plan> makeTwoStagePlan() {
 //===- Training -----------------------------------------------------------===//
 
 /// A program of a later phase, which takes a result of another one.
-static Program &addPhase(Plan &plan, uint32_t stage, Phase phase, std::vector<std::pair<uint32_t, Phase>> from) {
+static Program &addPhase(Plan &plan, uint32_t stage, Phase phase,
+                         std::vector<std::pair<uint32_t, Phase>> from) {
   auto program = std::make_unique<Program>();
   program->stage = stage;
   program->phase = phase;

@@ -20,8 +20,8 @@ static void setActions(Plan &plan, uint32_t rank, const std::vector<std::string>
                  peer = name.find_first_of("<>");
     auto kind = llvm::find(kinds, name.substr(0, digit));
     const uint32_t number = dot == std::string::npos ? 0 : std::stoul(name.substr(dot + 1));
-    actions.push_back(makeAction(static_cast<Kind>(kind - kinds.begin()), std::stoul(name.substr(digit)), number,
-                                 peer == std::string::npos ? 0 : std::stoul(name.substr(peer + 1))));
+    actions.push_back(makeAction(static_cast<Kind>(kind - kinds.begin()), std::stoul(name.substr(digit)),
+                                 number, peer == std::string::npos ? 0 : std::stoul(name.substr(peer + 1))));
     if (*kind == "A")
       std::swap(actions.back()->microbatch, actions.back()->bucket);
     ASSERT_EQ(toString(*actions.back()), name);
@@ -99,8 +99,8 @@ TEST(Schedule, TransfersOfGradientsGoBackAndStashesStay) {
   EXPECT_EQ(kept[2].stage, 1u);
 }
 
-static const std::vector<std::string> kTrainSecond = {"R1.0<0", "F1.0", "R1.1<0",  "F1.1",
-                                                      "B1.0",   "SG1.0>0", "B1.1", "SG1.1>0"};
+static const std::vector<std::string> kTrainSecond = {"R1.0<0", "F1.0",    "R1.1<0", "F1.1",
+                                                      "B1.0",   "SG1.0>0", "B1.1",   "SG1.1>0"};
 
 TEST(Schedule, AcceptsTraining) {
   EXPECT_EQ(trainingMessageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "RG0.0<1", "B0.0", "W0.0", "RG0.1<1",
@@ -123,12 +123,14 @@ TEST(Schedule, FindsWrongOrdersOfTraining) {
             "schedule 'gpipe': U0 comes before the reduction of bucket 0");
   EXPECT_EQ(with({"RG0.0<1", "B0.0", "W0.0", "RG0.1<1", "B0.1", "W0.1", "A0:0"}),
             "schedule 'gpipe': stage 0 runs 0 times its update, expected 1 for 2 micro-batches");
-  EXPECT_EQ(with({"RG0.0<1", "B0.0", "RG0.1<1", "B0.1"}),
-            "schedule 'gpipe': stage 0 runs 0 times backward for its weights, expected 2 for 2 micro-batches");
+  EXPECT_EQ(
+      with({"RG0.0<1", "B0.0", "RG0.1<1", "B0.1"}),
+      "schedule 'gpipe': stage 0 runs 0 times backward for its weights, expected 2 for 2 micro-batches");
   EXPECT_EQ(trainingMessageWith({"U0"}, {}), "schedule 'gpipe': U0 comes before every backward of its stage");
   EXPECT_EQ(trainingMessageWith({"A0:1"}, {}),
             "schedule 'gpipe': rank 0: A0:1: the bucket does not exist or has nothing of this stage");
-  EXPECT_EQ(messageWith({"F0.0", "B0.0"}, {}), "schedule 'gpipe': B0.0 comes before any program that it could run");
+  EXPECT_EQ(messageWith({"F0.0", "B0.0"}, {}),
+            "schedule 'gpipe': B0.0 comes before any program that it could run");
 }
 
 // Both ranks sum two buckets, in opposite orders.

@@ -64,7 +64,7 @@ private:
 static bool isPass(const TimedAction &timed) { return timed.action.kind <= ActionKind::BackwardWeight; }
 
 static llvm::StringRef classOf(ActionKind kind) {
-  static constexpr llvm::StringRef kClasses[] = {"forward", "backward", "weight", "update", "send",
+  static constexpr llvm::StringRef kClasses[] = {"forward", "backward", "weight",  "update", "send",
                                                  "receive", "send",     "receive", "reduce"};
   return kClasses[static_cast<size_t>(kind)];
 }

@@ -37,9 +37,7 @@ struct Lane {
 };
 } // namespace
 
-static bool isTransfer(const plan::Action &action) {
-  return plan::isTransport(action.kind);
-}
+static bool isTransfer(const plan::Action &action) { return plan::isTransport(action.kind); }
 
 /// The row's own lane and, if transfers overlap, lanes of sends and of receives: as many as run at once.
 /// \param threads  number of threads in use.
