@@ -16,6 +16,9 @@ namespace cleave {
 
 using Dims = SmallVector<int64_t>;
 
+/// Limit of the dimensions that are tried, each with a run of type inference.
+static constexpr size_t kMaxTries = 8;
+
 /// The update of a state; null if there is none.
 static UpdateOp updateOf(StateOp state) {
   for (UpdateOp update : state->getBlock()->getOps<UpdateOp>())
@@ -84,7 +87,7 @@ struct InferStateRows : impl::InferStateRowsBase<InferStateRows> {
       most = std::max(most, candidates.back().size());
     }
     // Where several dimensions have the batch's size, states that are alike have it in the same place.
-    for (size_t choice = 0; choice < most; ++choice) {
+    for (size_t choice = 0; choice < std::min(most, kMaxTries); ++choice) {
       Dims dims;
       for (const Dims &own : candidates)
         dims.push_back(own[std::min(choice, own.size() - 1)]);
