@@ -179,7 +179,9 @@ TEST_F(TrainingScheduleTest, ActivationsLiveAsTheFormulasSay) {
     const uint32_t p = 4, v = layers / p;
     TrainingNetwork network{.layers = layers, .pipelineRanks = p, .microbatches = m};
     network.order = order;
-    auto session = open(network, {.trace = true});
+    runtime::SessionOptions options;
+    options.trace = true;
+    auto session = open(network, options);
     ASSERT_TRUE(session);
     train(*session, 1, 24);
     const std::vector<runtime::TraceEvent> events = session->takeTrace();
