@@ -353,7 +353,8 @@ static const Mutation kPrograms[] = {
     MUTATION("StateElsewhere", "reads a state that is not there or not of its stage", addState(plan, 1);
              instruction(first(plan), 0, 0).kind = InstructionKind::StateRead;
              instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
-    MUTATION("StateWriteResult", "takes 1 values and gives 1, which is not what its state needs", addState(plan, 0);
+    MUTATION("StateWriteResult", "takes 1 values and gives 1, which is not what its state needs",
+             addState(plan, 0);
              instruction(first(plan), 0, 0).kind = InstructionKind::StateWrite;
              instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
     MUTATION("CallWithBlocks", "has blocks, but is no if or loop",
