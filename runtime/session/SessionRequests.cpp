@@ -40,8 +40,12 @@ std::function<void(const std::string &)> Session::Impl::onTimeout() const {
 Expected<AdmissionController::Admission> Session::Impl::enter() {
   if (Error error = closedReason->check())
     return error;
-  if (AdmissionController::Admission admission = admissions->enter())
+  if (AdmissionController::Admission admission = admissions->enter()) {
+    // The request before may have failed meanwhile, and left weights half changed.
+    if (Error error = closedReason->check())
+      return std::move(error);
     return admission;
+  }
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
                                  " s; allow more time (--timeout)");
 }
