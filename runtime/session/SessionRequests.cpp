@@ -43,7 +43,7 @@ Expected<AdmissionController::Admission> Session::Impl::enter() {
   if (AdmissionController::Admission admission = admissions->enter()) {
     // The request before may have failed meanwhile, and left weights half changed.
     if (Error error = closedReason->check())
-      return std::move(error);
+      return error;
     return admission;
   }
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
