@@ -56,18 +56,26 @@ static LogicalResult refuse(func::FuncOp function, StringRef name, Attribute fou
 
 /// Every stage has an entry in the reports of the passes, and stages are numbered in their order.
 static LogicalResult checkStages(func::FuncOp function) {
-  const int64_t stages = llvm::to_vector(function.getBody().getOps<StageOp>()).size();
+  const int64_t stages = llvm::count_if(function.getBody().getOps<StageOp>(),
+                                        [](StageOp stage) { return stage.getPhase() == Phase::Forward; });
   const std::string expected = std::to_string(stages) + " entries, one a stage";
   auto cut = decisionOf<CutAttr>(function);
-  if (!cut || cut.getSeconds().size() != stages)
+  // Costs of training are not in the reports.
+  const bool trains = std::distance(function.getBody().getOps<StageOp>().begin(),
+                                    function.getBody().getOps<StageOp>().end()) > stages;
+  if (cut ? cut.getSeconds().size() != stages : !trains)
     return refuse(function, CutAttr::name, cut, expected);
   auto schedule = decisionOf<ScheduleAttr>(function);
   if (schedule && schedule.getMicrobatchSeconds() && schedule.getMicrobatchSeconds().size() != stages)
     return refuse(function, ScheduleAttr::name, schedule, expected);
-  for (auto [index, stage] : llvm::enumerate(function.getBody().getOps<StageOp>()))
-    if (stage.getIndex() != index)
+  int64_t next = 0;
+  for (StageOp stage : function.getBody().getOps<StageOp>()) {
+    const bool isForward = stage.getPhase() == Phase::Forward;
+    if (isForward ? stage.getIndex() != uint64_t(next) : stage.getIndex() >= uint64_t(stages))
       return stage.emitOpError("found stage ")
-             << stage.getIndex() << " in place " << index << "; number stages in order";
+             << stage.getIndex() << " in place " << next << "; number stages in order";
+    next += isForward;
+  }
   return success();
 }
 

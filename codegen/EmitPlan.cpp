@@ -1,8 +1,12 @@
 //===- EmitPlan.cpp - From split IR to a plan -----------------------------===//
 #include "codegen/EmitPlan.h"
+#include "codegen/Buckets.h"
 #include "codegen/CheckAttributes.h"
+#include "codegen/CheckSignatures.h"
 #include "codegen/Notes.h"
 #include "codegen/ProgramEmitter.h"
+#include "codegen/plan/Groups.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "ir/Signature.h"
 #include "ir/semantics/OpSemantics.h"
@@ -13,6 +17,8 @@
 #include "partitioner/simulation/Schedules.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
+#include "llvm/ADT/StringSet.h"
+#include <map>
 
 using namespace mlir;
 
@@ -25,7 +31,8 @@ public:
   PlanEmitter(const PlanOrigin &origin) { start(origin); }
 
   LogicalResult addSignature(func::FuncOp function);
-  std::unique_ptr<plan::Plan> finish();
+  /// \param functions  those that were added.
+  FailureOr<std::unique_ptr<plan::Plan>> finish(ArrayRef<func::FuncOp> functions);
 
 private:
   void start(const PlanOrigin &origin);
@@ -33,14 +40,23 @@ private:
   /// Adds the programs of one tensor-parallel rank of every stage.
   LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
                             const SymbolIndices &symbols);
+  void addCapturePoints(std::vector<std::unique_ptr<plan::CapturePoint>> points, uint32_t signature,
+                        uint32_t tpRank, size_t &next);
   void addStage(StageOp stage, uint32_t ranks);
+  FailureOr<plan::Schedule> scheduleFor(func::FuncOp function, uint32_t signature);
   void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addMemory(plan::Prediction &prediction, StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addNotes(func::FuncOp function, const InferredValues &inferred);
   void addShardingGroups(func::FuncOp function);
   void addWeights();
   void addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank, std::optional<ShardingAttr> sharding);
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
   PlanTables tables;
+  /// Index of the signature's first capture point.
+  size_t firstPoint = 0;
+  /// By stage and tensor-parallel rank: the weights that its predictions count.
+  std::map<std::pair<uint32_t, uint32_t>, llvm::StringSet<>> predictedWeights;
   /// The functions of single tensor-parallel ranks; the tables refer to their operations.
   std::vector<OwningOpRef<func::FuncOp>> specialized;
 };
@@ -85,21 +101,28 @@ std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function,
     output->name = function.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), kNameAttr).str();
     output->type = tensorTypeOf(operand.get().getType(), symbols);
     output->stage = cast<StageOp>(source.getOwner()).getIndex();
+    output->phase = planPhaseOf(cast<StageOp>(source.getOwner()).getPhase());
+    auto merge = function.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), kMergeAttr);
+    output->merge = merge && merge == "sum" ? plan::OutputMerge::Sum : plan::OutputMerge::Join;
     output->index = source.getResultNumber();
     signature->outputs.push_back(std::move(output));
   }
   return signature;
 }
 
+/// Number of stages, each of which has a forward program.
+static int64_t stageCount(func::FuncOp function) {
+  return llvm::count_if(function.getBody().getOps<StageOp>(),
+                        [](StageOp stage) { return stage.getPhase() == Phase::Forward; });
+}
+
 /// The decision of assign-schedule; where it has not run, a rank for each stage and one micro-batch.
 static ScheduleAttr scheduleOf(func::FuncOp function) {
   if (auto schedule = decisionOf<ScheduleAttr>(function))
     return schedule;
-  const auto stages = function.getBody().getOps<StageOp>();
-  return ScheduleAttr::get(function.getContext(), std::distance(stages.begin(), stages.end()),
-                           /*data_ranks=*/1,
+  return ScheduleAttr::get(function.getContext(), stageCount(function), /*data_ranks=*/1,
                            /*microbatches=*/1, /*batch=*/nullptr, /*batch_obstacle=*/nullptr,
-                           /*microbatch_seconds=*/nullptr);
+                           /*microbatch_seconds=*/nullptr, /*order=*/nullptr);
 }
 
 void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
@@ -151,18 +174,51 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
     prediction->flops += work.flops;
     prediction->bytes_touched += work.bytes;
   }
-  StageMemory memory =
-      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank));
-  prediction->weight_bytes = memory.weightBytes;
-  prediction->activation_bytes = memory.activationBytes;
+  addMemory(*prediction, stage, microbatch, tpRank);
+  result->predictions.push_back(std::move(prediction));
+}
+
+/// Adds what one signature needs: its weights, each once; and its activations, as one signature runs at a
+/// time.
+void PlanEmitter::addMemory(plan::Prediction &prediction, StageOp stage, const Microbatch &microbatch,
+                            uint32_t tpRank) {
+  auto function = stage->getParentOfType<func::FuncOp>();
+  ExampleShapes shapes(function);
+  int64_t activations =
+      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank))
+          .activationBytes;
   // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
   // the outputs.
   if (microbatch.isPart && tpRank == 0)
     for (Value output : function.getBody().front().getTerminator()->getOperands())
       if (output.getDefiningOp() == stage)
-        prediction->activation_bytes += shapes.bytesOf(output);
-  prediction->peak_bytes = prediction->weight_bytes + prediction->activation_bytes;
-  result->predictions.push_back(std::move(prediction));
+        activations += shapes.bytesOf(output);
+  for (ParamOp param : stage.getBody().getOps<ParamOp>())
+    if (predictedWeights[{prediction.stage, tpRank}].insert(param.getName()).second)
+      prediction.weight_bytes += microbatch.shapes.bytesOf(param);
+  prediction.activation_bytes = std::max(prediction.activation_bytes, activations);
+  prediction.peak_bytes = prediction.weight_bytes + prediction.activation_bytes;
+}
+
+/// Adds what a note of an earlier signature does not say already.
+void PlanEmitter::addNotes(func::FuncOp function, const InferredValues &inferred) {
+  for (plan::Note &note : notesOf(function, inferred))
+    if (llvm::none_of(result->notes, [&](auto &known) { return known->text == note.text; }))
+      result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
+}
+
+/// Adds the points of one rank's program, or its slots to those that rank 0 has added. `next` counts the
+/// points of the signature on this rank.
+void PlanEmitter::addCapturePoints(std::vector<std::unique_ptr<plan::CapturePoint>> points,
+                                   uint32_t signature, uint32_t tpRank, size_t &next) {
+  for (auto &point : points) {
+    point->signature = signature;
+    point->slots[0]->tp_rank = tpRank;
+    if (tpRank > 0)
+      result->capture_points[firstPoint + next++]->slots.push_back(std::move(point->slots[0]));
+    else
+      result->capture_points.push_back(std::move(point));
+  }
 }
 
 LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
@@ -173,6 +229,7 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
   if (failed(microbatch))
     return failure();
   uint32_t ranks = result->mesh->pp;
+  size_t points = 0;
   for (auto stage : function.getBody().getOps<StageOp>()) {
     ProgramEmitter emitter(tables, symbols);
     auto program = emitter.emit(stage);
@@ -181,20 +238,25 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
     (*program)->signature = signature;
     (*program)->tp_rank = tpRank;
     result->programs.push_back(std::move(*program));
-    if (tpRank == 0)
-      for (auto &point : emitter.takeCapturePoints()) {
-        point->signature = signature;
-        result->capture_points.push_back(std::move(point));
-      }
+    addCapturePoints(emitter.takeCapturePoints(), signature, tpRank, points);
     // The stages are those of the first signature; further signatures share them.
+    if (stage.getPhase() != Phase::Forward)
+      continue;
     if (signature == 0 && tpRank == 0)
       addStage(stage, ranks);
+    // Passes over training steps leave no costs.
+    if (!decisionOf<CutAttr>(function))
+      continue;
+    // Times are those of the first signature; memory suffices for each.
     if (signature == 0)
       addPrediction(stage, *microbatch, tpRank);
+    else
+      for (auto &prediction : result->predictions)
+        if (prediction->stage == uint32_t(stage.getIndex()) && prediction->tp_rank == tpRank)
+          addMemory(*prediction, stage, *microbatch, tpRank);
   }
   if (tpRank == 0)
-    for (plan::Note &note : notesOf(function, microbatch->inferred))
-      result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
+    addNotes(function, microbatch->inferred);
   return success();
 }
 
@@ -250,14 +312,28 @@ static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t r
   return success();
 }
 
+/// Checks that a further signature is split as those before it.
+static LogicalResult checkAgreement(func::FuncOp function, const plan::Plan &plan, size_t stages,
+                                    uint32_t ranks, int64_t dataParallelSize) {
+  const int64_t tensorParallelSize = tensorParallelSizeOf(function);
+  if (plan.signatures.empty() || (stages == plan.stages.size() && ranks == plan.mesh->pp &&
+                                  dataParallelSize == plan.mesh->dp && tensorParallelSize == plan.mesh->tp))
+    return success();
+  return function.emitError() << stages << " stages on pp=" << ranks << ", dp=" << dataParallelSize
+                              << ", tp=" << tensorParallelSize << ", expected " << plan.stages.size()
+                              << " on pp=" << plan.mesh->pp << ", dp=" << plan.mesh->dp
+                              << ", tp=" << plan.mesh->tp << " as signature " << plan.signatures[0]->name;
+}
+
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (failed(checkAttributes(function)))
     return failure();
-  auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
+  const size_t stages = stageCount(function);
   const ScheduleAttr schedule = scheduleOf(function);
   const uint32_t ranks = schedule.getPipelineRanks();
   const int64_t dataParallelSize = schedule.getDataRanks();
-  if (failed(checkRanks(function, stages.size(), ranks, dataParallelSize)))
+  if (failed(checkRanks(function, stages, ranks, dataParallelSize)) ||
+      failed(checkAgreement(function, *result, stages, ranks, dataParallelSize)))
     return failure();
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
@@ -265,6 +341,11 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   result->mesh->pp = ranks;
   result->mesh->tp = tensorParallelSizeOf(function);
   result->mesh->dp = dataParallelSize;
+  result->groups = plan::groupsOf(*result->mesh);
+  firstPoint = result->capture_points.size();
+  function.walk([&](AccumulateOp op) {
+    tables.sums[op.getName().str()].insert(op->getParentOfType<StageOp>().getIndex());
+  });
   for (uint32_t tpRank = 0; tpRank < result->mesh->tp; ++tpRank) {
     auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
     if (failed(specializeRank(own, tpRank)) || failed(addPrograms(own, index, tpRank, symbols)))
@@ -275,12 +356,30 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
-  if (auto target = decisionOf<TargetAttr>(function))
+  if (auto target = decisionOf<TargetAttr>(function); target && index == 0)
     addTarget(target, *result);
-  auto actions = gpipe({index, uint32_t(stages.size()), ranks, uint32_t(schedule.getMicrobatches()),
-                        plan::transfers(*result, index), result->mesh->dp * result->mesh->tp});
-  result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(actions)));
   return success();
+}
+
+FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32_t signature) {
+  const ScheduleAttr decision = scheduleOf(function);
+  Pipeline pipeline{signature,
+                    uint32_t(stageCount(function)),
+                    uint32_t(decision.getPipelineRanks()),
+                    uint32_t(decision.getMicrobatches()),
+                    plan::transfers(*result, signature),
+                    plan::ranksPerDeviceGroup(*result)};
+  const bool trains = llvm::any_of(function.getBody().getOps<StageOp>(),
+                                   [](StageOp stage) { return stage.getPhase() != Phase::Forward; });
+  if (!trains)
+    return gpipe(pipeline);
+  pipeline.gradientTransfers = plan::transfers(*result, signature, plan::Phase::BackwardInput);
+  StringRef order = decision.getOrder() ? decision.getOrder().getValue() : "1f1b";
+  auto schedule = makeTrainingSchedule(*trainingScheduleNamed(order), pipeline);
+  if (!schedule)
+    return function.emitError() << llvm::toString(schedule.takeError());
+  appendUpdates(*schedule, *result);
+  return std::move(*schedule);
 }
 
 void PlanEmitter::addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank,
@@ -292,12 +391,7 @@ void PlanEmitter::addShard(plan::Weight &weight, uint32_t rank, uint32_t tpRank,
   if (sharding) {
     SmallVector<int64_t> part = sharding->shapeOf(tpRank, shard->shape);
     shard->shape.assign(part.begin(), part.end());
-    shard->segment_dim = sharding->getDim();
-    ArrayRef<int64_t> ranges = sharding->getRanks()[tpRank];
-    for (size_t i = 0; i < ranges.size(); i += 2) {
-      shard->segment_offsets.push_back(ranges[i]);
-      shard->segment_sizes.push_back(ranges[i + 1]);
-    }
+    shard->ranges.push_back(rangesOf(*sharding, tpRank));
   }
   weight.shards.push_back(std::move(shard));
 }
@@ -318,6 +412,7 @@ void PlanEmitter::addWeights() {
     if (auto shard = param.getShard())
       weight->shape[shard->getDim()] = shard->getSize();
     weight->wrapped_number = param.getWrapped();
+    weight->trainable = tables.trainable.count(weight->name) != 0;
     auto style = decisionOf<WeightShardingAttr>(param);
     weight->style = style && style.getStyle() ? style.getStyle().str() : "replicate";
     result->weights.push_back(std::move(weight));
@@ -334,21 +429,40 @@ void PlanEmitter::addWeights() {
              (tables.weights.begin() + shard.first)->second.getShard());
 }
 
-std::unique_ptr<plan::Plan> PlanEmitter::finish() {
+/// Numbers the calls of each module.
+static void numberCalls(plan::Plan &plan) {
+  std::map<std::tuple<uint32_t, std::string, uint32_t>, uint32_t> calls;
+  for (auto &point : plan.capture_points)
+    point->call = calls[{point->signature, withoutCalls(point->path), point->index}]++;
+}
+
+FailureOr<std::unique_ptr<plan::Plan>> PlanEmitter::finish(ArrayRef<func::FuncOp> functions) {
   addWeights();
   for (auto &[name, state] : tables.states)
     result->states.push_back(std::move(state));
+  addBuckets(*result, tables.sums);
+  for (auto [signature, function] : llvm::enumerate(functions)) {
+    auto schedule = scheduleFor(function, signature);
+    if (failed(schedule))
+      return failure();
+    result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(*schedule)));
+  }
+  numberCalls(*result);
   result->operators = tables.operators.take();
   result->paths = tables.paths.take();
+  result->required_features = requiredFeatures(*result);
   return std::move(result);
 }
 
 FailureOr<std::unique_ptr<plan::Plan>> emitPlan(ModuleOp module, const PlanOrigin &origin) {
+  if (failed(checkSignatures(module)))
+    return failure();
   PlanEmitter emitter(origin);
-  for (auto function : module.getOps<func::FuncOp>())
+  const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+  for (func::FuncOp function : functions)
     if (failed(emitter.addSignature(function)))
       return failure();
-  return emitter.finish();
+  return emitter.finish(functions);
 }
 
 } // namespace cleave

@@ -9,6 +9,7 @@
 #include "passes/TensorShardings.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -297,6 +298,9 @@ std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inf
   noteStates(function, notes);
   noteReplicated(function, notes);
   noteCommunication(function, notes);
+  // Several calls may have the same to say of one weight.
+  llvm::StringSet<> texts;
+  llvm::erase_if(notes, [&](const plan::Note &note) { return !texts.insert(note.text).second; });
   return notes;
 }
 

@@ -38,6 +38,17 @@ plan::DType dtypeOf(Type element) {
   return element.isFloat8E5M2() ? DType::Float8E5M2 : DType::Unknown;
 }
 
+std::unique_ptr<plan::DimRanges> rangesOf(ShardingAttr sharding, uint32_t tpRank) {
+  auto result = std::make_unique<plan::DimRanges>();
+  result->dim = sharding.getDim();
+  ArrayRef<int64_t> ranges = sharding.getRanks()[tpRank];
+  for (size_t i = 0; i < ranges.size(); i += 2) {
+    result->offsets.push_back(ranges[i]);
+    result->sizes.push_back(ranges[i + 1]);
+  }
+  return result;
+}
+
 std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices &symbols) {
   auto result = std::make_unique<plan::DimExpr>();
   result->divisor = dim.getDivisor();

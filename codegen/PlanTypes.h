@@ -7,6 +7,7 @@
 #define CLEAVE_CODEGEN_PLANTYPES_H
 
 #include "codegen/plan/Plan.h"
+#include "ir/Cleave.h"
 #include "ir/SymbolicDim.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringMap.h"
@@ -14,15 +15,18 @@
 
 namespace cleave {
 
-/// By dynamic dimension: its index among a signature's symbols.
+/// The index of each dynamic dimension in the signature's `symbols`, by name.
 using SymbolIndices = llvm::StringMap<uint32_t>;
 
 plan::DType dtypeOf(mlir::Type element);
-/// A name without an index gets one that the plan's validation refuses.
+/// A symbol that `symbols` lacks gets an index out of range, so that `validate` refuses the plan.
 std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices &symbols);
 /// Sizes and strides; strides are row-major for a type without a layout. Unranked if the IR's type is.
 std::unique_ptr<plan::TensorType> tensorTypeOf(mlir::Type type, const SymbolIndices &symbols);
 std::unique_ptr<plan::Constant> constantOf(mlir::Attribute value, mlir::Type type);
+/// What a tensor-parallel rank holds of the dimension that `sharding` splits.
+std::unique_ptr<plan::DimRanges> rangesOf(ShardingAttr sharding, uint32_t tpRank);
+inline plan::Phase planPhaseOf(Phase phase) { return static_cast<plan::Phase>(phase); }
 /// Converts a tree attribute of ir/Signature.h.
 std::unique_ptr<plan::Tree> treeOf(mlir::Attribute tree);
 

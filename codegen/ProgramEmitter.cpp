@@ -1,5 +1,7 @@
 //===- ProgramEmitter.cpp - A stage as an instruction list ----------------===//
 #include "codegen/ProgramEmitter.h"
+#include "codegen/plan/DimExpr.h"
+#include "codegen/plan/OperatorName.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -30,6 +32,7 @@ uint32_t ProgramEmitter::slot(Value value) const {
 FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
   program = std::make_unique<plan::Program>();
   stage = program->stage = op.getIndex();
+  program->phase = planPhaseOf(op.getPhase());
   slots.clear();
   Block &body = op.getBody().front();
   for (auto [argument, operand] : llvm::zip(body.getArguments(), op.getInputs())) {
@@ -38,6 +41,7 @@ FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
     if (auto result = dyn_cast<OpResult>(operand)) {
       input->source = plan::Source::Stage;
       input->stage = cast<StageOp>(result.getOwner()).getIndex();
+      input->phase = planPhaseOf(cast<StageOp>(result.getOwner()).getPhase());
       input->index = result.getResultNumber();
     } else {
       input->source = plan::Source::Request;
@@ -112,14 +116,14 @@ bool ProgramEmitter::emitFixed(Operation *op) {
 }
 
 /// Emits no instruction: the module's output is the value itself.
-void ProgramEmitter::emitBoundary(BoundaryOp boundary) {
+void ProgramEmitter::emitCapturePoint(BoundaryOp boundary) {
   slots[boundary] = slot(boundary.getValue());
   auto point = std::make_unique<plan::CapturePoint>();
   point->path = boundary.getPath().str();
-  if (boundary.getIndex() > 0)
-    point->path += ":" + std::to_string(boundary.getIndex());
+  point->index = boundary.getIndex();
   point->stage = stage;
-  point->slot = slots[boundary];
+  point->slots.push_back(std::make_unique<plan::CaptureSlot>());
+  point->slots.back()->slot = slots[boundary];
   captures.push_back(std::move(point));
 }
 
@@ -127,7 +131,7 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
   if (emitFixed(op))
     return success();
   if (auto boundary = dyn_cast<BoundaryOp>(op)) {
-    emitBoundary(boundary);
+    emitCapturePoint(boundary);
     return success();
   }
   if (auto call = dyn_cast<OperatorOp>(op))
@@ -135,34 +139,59 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
   if (isa<IfOp, LoopOp>(op))
     return emitNested(op, block, index);
   auto instruction = instructionFor(op);
-  if (auto list = dyn_cast<ListOp>(op)) {
-    instruction->kind = InstructionKind::List;
-    instruction->element = schemaTypeName(cast<ListType>(list.getType()).getElement());
-  } else if (auto dict = dyn_cast<DictOp>(op)) {
-    instruction->kind = InstructionKind::Dict;
-    auto type = cast<DictType>(dict.getType());
-    instruction->element = schemaTypeName(type.getKey()) + "," + schemaTypeName(type.getValue());
-  } else if (isa<TupleOp>(op)) {
-    instruction->kind = InstructionKind::Tuple;
-  } else if (isa<UnpackOp>(op)) {
-    instruction->kind = InstructionKind::Unpack;
-  } else if (auto state = dyn_cast<StateOp>(op)) {
-    instruction->kind = InstructionKind::StateRead;
-    instruction->op = stateOf(state);
-  } else if (auto update = dyn_cast<UpdateOp>(op)) {
-    instruction->kind = InstructionKind::StateWrite;
-    instruction->op = stateOf(update.getState());
-  } else {
+  if (!setKind(*instruction, op) && !setTrainingKind(*instruction, op))
     return op->emitOpError("has no instruction in a plan");
-  }
   for (Value result : op->getResults())
     instruction->results.push_back(define(result));
   block.instructions.push_back(std::move(instruction));
   return success();
 }
 
+bool ProgramEmitter::setKind(plan::Instruction &instruction, Operation *op) {
+  if (auto list = dyn_cast<ListOp>(op)) {
+    instruction.kind = InstructionKind::List;
+    instruction.element = schemaTypeName(cast<ListType>(list.getType()).getElement());
+  } else if (auto dict = dyn_cast<DictOp>(op)) {
+    instruction.kind = InstructionKind::Dict;
+    auto type = cast<DictType>(dict.getType());
+    instruction.element = schemaTypeName(type.getKey()) + "," + schemaTypeName(type.getValue());
+  } else if (isa<TupleOp>(op)) {
+    instruction.kind = InstructionKind::Tuple;
+  } else if (isa<UnpackOp>(op)) {
+    instruction.kind = InstructionKind::Unpack;
+  } else if (auto state = dyn_cast<StateOp>(op)) {
+    instruction.kind = InstructionKind::StateRead;
+    instruction.op = stateOf(state);
+  } else if (auto update = dyn_cast<UpdateOp>(op)) {
+    instruction.kind = InstructionKind::StateWrite;
+    instruction.op = stateOf(update.getState());
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool ProgramEmitter::setTrainingKind(plan::Instruction &instruction, Operation *op) {
+  if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+    instruction.kind = InstructionKind::StateAccumulate;
+    instruction.op = sumOf(accumulate.getName(), accumulate.getValue().getType(), accumulate.getShard());
+  } else if (auto sum = dyn_cast<AccumulatedOp>(op)) {
+    instruction.kind = InstructionKind::StateRead;
+    instruction.op = sumOf(sum.getName(), sum.getType(), sum.getShard());
+  } else if (auto assign = dyn_cast<AssignOp>(op)) {
+    auto weight = assign.getWeight().getDefiningOp<ParamOp>();
+    instruction.kind = InstructionKind::WeightWrite;
+    instruction.op = tables.weights.find(weight.getName()) - tables.weights.begin();
+    instruction.operands = {slot(assign.getValue())};
+    tables.trainable.insert(weight.getName().str());
+  } else {
+    return false;
+  }
+  return true;
+}
+
 uint32_t ProgramEmitter::stateOf(StateOp state) {
-  auto [entry, isNew] = tables.states.try_emplace(state.getName());
+  auto [entry, isNew] = tables.states.try_emplace(state.getName().str());
   if (isNew) {
     entry->second = std::make_unique<plan::State>();
     entry->second->name = state.getName().str();
@@ -172,9 +201,42 @@ uint32_t ProgramEmitter::stateOf(StateOp state) {
   return entry - tables.states.begin();
 }
 
+/// Sums of narrow floats are float32.
+static plan::DType dtypeOfSum(plan::DType dtype) {
+  const bool isNarrow = dtype == plan::DType::Half || dtype == plan::DType::BFloat16;
+  return isNarrow ? plan::DType::Float : dtype;
+}
+
+uint32_t ProgramEmitter::sumOf(StringRef name, Type part, std::optional<ShardingAttr> shard) {
+  const std::string own = stateOfSum(name.str(), stage, tables.sums);
+  auto [entry, isNew] = tables.states.try_emplace(own);
+  if (isNew) {
+    auto state = std::make_unique<plan::State>();
+    state->name = own;
+    state->scope = plan::StateScope::Step;
+    state->stage = stage;
+    state->type = tensorTypeOf(part, symbols);
+    state->type->dtype = dtypeOfSum(state->type->dtype);
+    state->type->strides.clear();
+    if (shard) {
+      *state->type->dims[shard->getDim()] = plan::constantDim(shard->getSize());
+      for (uint32_t rank = 0; rank < shard->getRanks().size(); ++rank) {
+        state->shards.push_back(std::make_unique<plan::StateShard>());
+        state->shards.back()->tp_rank = rank;
+        state->shards.back()->ranges.push_back(rangesOf(*shard, rank));
+      }
+    }
+    entry->second = std::move(state);
+  }
+  return entry - tables.states.begin();
+}
+
 LogicalResult ProgramEmitter::emitCall(OperatorOp op, plan::Block &block) {
   auto instruction = instructionFor(op);
-  instruction->op = tables.operators.add(op.getSchema().torchName);
+  const std::string &name = op.getSchema().torchName;
+  instruction->op = tables.operators.add(name);
+  if (plan::isCollective(name))
+    instruction->kind = InstructionKind::Collective;
   for (Value result : op->getResults())
     instruction->results.push_back(define(result));
   block.instructions.push_back(std::move(instruction));

@@ -6,11 +6,15 @@
 #ifndef CLEAVE_CODEGEN_PROGRAMEMITTER_H
 #define CLEAVE_CODEGEN_PROGRAMEMITTER_H
 
+#include "codegen/Buckets.h"
 #include "codegen/PlanTypes.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include <map>
+#include <set>
+#include <string>
 
 namespace cleave {
 
@@ -35,7 +39,10 @@ struct PlanTables {
   /// Weights by name, in the order of their first use.
   llvm::MapVector<llvm::StringRef, ParamOp> weights;
   /// States by name, in the order of their first use.
-  llvm::MapVector<llvm::StringRef, std::unique_ptr<plan::State>> states;
+  llvm::MapVector<std::string, std::unique_ptr<plan::State>, std::map<std::string, unsigned>> states;
+  SumStages sums;
+  /// Names of weights that an update writes.
+  std::set<std::string> trainable;
 };
 
 /// Emits one program of a plan.
@@ -46,7 +53,7 @@ public:
   /// Fails with a diagnostic on an operation without an instruction.
   mlir::FailureOr<std::unique_ptr<plan::Program>> emit(StageOp stage);
 
-  /// Capture points for the boundaries of the stage.
+  /// Capture points of the module boundaries (BoundaryOp) in the stage, each with the slot of one rank.
   std::vector<std::unique_ptr<plan::CapturePoint>> takeCapturePoints() { return std::move(captures); }
 
 private:
@@ -57,17 +64,22 @@ private:
   /// Emits a value that exists before the program runs: a constant, size or weight. False for other
   /// operations.
   bool emitFixed(mlir::Operation *op);
-  void emitBoundary(BoundaryOp boundary);
+  void emitCapturePoint(BoundaryOp boundary);
   std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   /// Index of a state in the plan's table; adds it if needed.
   uint32_t stateOf(StateOp state);
+  uint32_t sumOf(llvm::StringRef name, mlir::Type part, std::optional<ShardingAttr> shard);
+  /// Fills in the kind of instruction; false for operations that no instruction stands for.
+  bool setKind(plan::Instruction &instruction, mlir::Operation *op);
+  bool setTrainingKind(plan::Instruction &instruction, mlir::Operation *op);
   mlir::LogicalResult emitNested(mlir::Operation *op, plan::Block &block, uint32_t index);
   void addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept);
   /// Collects the slots that an instruction reads, including in its blocks.
   void collectReads(const plan::Instruction &instruction, llvm::SetVector<uint32_t> &reads) const;
   uint32_t define(mlir::Value value);
-  /// The slot of a value that was defined before; for another value, one that the plan's validation refuses.
+  /// The slot of a value that was defined before; for another value, a slot out of range, so that `validate`
+  /// refuses the plan.
   uint32_t slot(mlir::Value value) const;
 
   PlanTables &tables;

@@ -7,7 +7,7 @@ int main(int argc, char **argv) {
     return std::fputs("usage: compile MODEL INPUTS PLAN\n", stderr), 2;
   cleave::CompileOptions options;
   options.model = argv[1];
-  options.inputsFile = argv[2];
+  options.inputsFiles = {argv[2]};
   options.output = argv[3];
   options.devices = 2;
   llvm::ExitOnError check("error: ");

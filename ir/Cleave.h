@@ -16,6 +16,8 @@
 
 #include "ir/CleaveDialect.h.inc"
 
+#include "ir/CleaveEnums.h.inc"
+
 #define GET_TYPEDEF_CLASSES
 #include "ir/CleaveTypes.h.inc"
 
@@ -38,6 +40,9 @@ template <typename DecisionAttr> void setDecision(mlir::Operation *op, DecisionA
 
 /// Registers all dialects of Cleave's IR: func, cleave, and one per operator namespace.
 void registerDialects(mlir::DialectRegistry &registry);
+
+/// The phase of a training step that the operation belongs to (`cleave.phase`).
+Phase phaseOf(mlir::Operation *op);
 
 /// True if values of the type are tensors, with or without a known shape, or may be one (an optional tensor).
 bool isTensorLike(mlir::Type type);

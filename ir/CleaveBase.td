@@ -4,6 +4,7 @@
 
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/TensorEncoding.td"
 include "mlir/IR/OpBase.td"
 
@@ -99,6 +100,23 @@ def ShardingAttr : CleaveAttr<"Sharding", "sharding"> {
     /// Shape of a rank's shard of a tensor with this shape.
     ::llvm::SmallVector<int64_t> shapeOf(unsigned rank, ::llvm::ArrayRef<int64_t> shape) const;
   }];
+}
+
+def Phase : I32EnumAttr<"Phase", "a phase of a training step", [
+    I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"BackwardInput", 1, "backward_input">,
+    I32EnumAttrCase<"BackwardWeight", 2, "backward_weight">, I32EnumAttrCase<"Update", 3, "update">]> {
+  let cppNamespace = "::cleave";
+  let genSpecializedAttr = 0;
+}
+
+def PhaseAttr : EnumAttr<CleaveDialect, Phase, "phase"> {
+  let summary = "the phase of a training step that an operation belongs to";
+  let description = [{
+    On an operation: `cleave.phase = #cleave.phase<backward_input>`; without it the operation is forward. `backward_input`
+    makes gradients of values, `backward_weight` gradients of weights alone, `update` changes weights and what an optimizer
+    keeps. split-stages makes a `cleave.stage` of each stage and phase.
+  }];
+  let assemblyFormat = "`<` $value `>`";
 }
 
 def MeshAttr : CleaveAttr<"Mesh", "mesh"> {

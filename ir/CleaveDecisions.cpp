@@ -100,13 +100,15 @@ LogicalResult CutAttr::verify(EmitError emitError, DenseF64ArrayAttr seconds, De
 
 LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t pipelineRanks, int64_t dataParallelSize,
                                    int64_t microbatches, StringAttr batch, StringAttr batchObstacle,
-                                   DenseF64ArrayAttr) {
+                                   DenseF64ArrayAttr, StringAttr order) {
   if (failed(checkCount(emitError, "pipeline_ranks", pipelineRanks)) ||
       failed(checkCount(emitError, "data_ranks", dataParallelSize)) ||
       failed(checkCount(emitError, "microbatches", microbatches)))
     return failure();
   if (batch && batchObstacle)
     return emitError() << "found both batch and batch_obstacle, expected one of them";
+  if (order && !llvm::is_contained({"gpipe", "1f1b", "interleaved", "zb-h1"}, order.getValue()))
+    return emitError() << "found order " << order << ", expected gpipe, 1f1b, interleaved or zb-h1";
   return success();
 }
 
@@ -144,6 +146,9 @@ LogicalResult CleaveDialect::verifyOperationAttribute(Operation *op, NamedAttrib
           attribute))
     return op->emitOpError() << attribute.getName().getValue() << ": found " << attribute.getValue()
                              << ", expected #" << attribute.getName().getValue() << "<...>";
+  if (attribute.getName() == PhaseAttr::name && !isa<PhaseAttr>(attribute.getValue()))
+    return op->emitOpError() << PhaseAttr::name << ": found " << attribute.getValue()
+                             << ", expected #cleave.phase<...>";
   if (attribute.getName() == kSizeLimitsAttr) {
     auto limits = dyn_cast<DictionaryAttr>(attribute.getValue());
     if (!limits ||

@@ -108,13 +108,14 @@ def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
   let description = [{
     assign-schedule sets this on the function. The order of passes is not in it: it is made with the plan (plan::Schedule).
     `pipeline_ranks`: number of pipeline ranks (pp). `data_ranks`: number of data-parallel ranks (dp). `microbatches`: number
-    for each data-parallel rank. `batch`: the dynamic dimension that micro-batches and data-parallel ranks split, or else
+    for each data-parallel rank. `order`: that of a training step (gpipe, 1f1b, interleaved, zb-h1; without it 1f1b).
+    `batch`: the dynamic dimension that micro-batches and data-parallel ranks split, or else
     `batch_obstacle`: why none is split. `microbatch_seconds`: per stage, for the largest micro-batch.
   }];
   let parameters = (ins "int64_t":$pipeline_ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
                         DefaultValuedParameter<"int64_t", "1">:$microbatches, OptionalParameter<"::mlir::StringAttr">:$batch,
                         OptionalParameter<"::mlir::StringAttr">:$batch_obstacle,
-                        OptionalExactNumbers:$microbatch_seconds);
+                        OptionalExactNumbers:$microbatch_seconds, OptionalParameter<"::mlir::StringAttr">:$order);
 }
 
 def LinkOverrideAttr : CleaveAttr<"LinkOverride", "link_override"> {

@@ -12,6 +12,8 @@ using namespace mlir;
 
 #include "ir/CleaveDialect.cpp.inc"
 
+#include "ir/CleaveEnums.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "ir/CleaveOps.cpp.inc"
 
@@ -43,7 +45,18 @@ StringRef modulePath(Location location) {
   return {};
 }
 
+Phase phaseOf(Operation *op) {
+  auto phase = op->getAttrOfType<PhaseAttr>(PhaseAttr::name);
+  return phase ? phase.getValue() : Phase::Forward;
+}
+
 StringRef modulePath(Operation *op) { return modulePath(op->getLoc()); }
+
+/// True if `type` can be a rank's part of a tensor with this sharding.
+static bool isPart(RankedTensorType type, ShardingAttr shard) {
+  return type && shard.getDim() < type.getRank() &&
+         llvm::is_contained(shard.getExtents(), type.getDimSize(shard.getDim()));
+}
 
 LogicalResult ParamOp::verify() {
   if (!isTensorLike(getResult().getType()))
@@ -60,9 +73,7 @@ LogicalResult ParamOp::verify() {
     return emitOpError("found a number for ")
            << getRole() << " " << getResult().getType()
            << ", expected a constant floating-point tensor without dimensions";
-  if (auto shard = getShard();
-      shard && (!type || shard->getDim() >= type.getRank() ||
-                !llvm::is_contained(shard->getExtents(), type.getDimSize(shard->getDim()))))
+  if (auto shard = getShard(); shard && !isPart(type, *shard))
     return emitOpError("found ") << getResult().getType() << ", expected a rank's part of " << *shard;
   if (getWrapped() && (!type || type.getRank() != 0))
     return emitOpError("found a wrapped number of ")
@@ -154,6 +165,30 @@ LogicalResult UpdateOp::verify() {
   for (UpdateOp other : getOperation()->getBlock()->getOps<UpdateOp>())
     if (other != *this && other.getName() == getName())
       return emitOpError("found two updates of \"") << getName() << "\"";
+  return success();
+}
+
+/// A sum over micro-batches must be of known size.
+static LogicalResult verifySum(Operation *op, StringRef name, Type type, std::optional<ShardingAttr> shard) {
+  auto tensor = cast<RankedTensorType>(type);
+  if (name.empty() || !tensor.hasStaticShape())
+    return op->emitOpError("found sum \"") << name << "\" of " << type << ", expected a name and known sizes";
+  if (shard && !isPart(tensor, *shard))
+    return op->emitOpError("found ") << type << ", expected a rank's part of " << *shard;
+  return success();
+}
+
+LogicalResult AccumulateOp::verify() { return verifySum(*this, getName(), getValue().getType(), getShard()); }
+
+LogicalResult AccumulatedOp::verify() { return verifySum(*this, getName(), getType(), getShard()); }
+
+LogicalResult AssignOp::verify() {
+  auto param = getWeight().getDefiningOp<ParamOp>();
+  if (!param || param.getRole() != "parameter")
+    return emitOpError("found a value that is no weight, expected a cleave.param of role parameter");
+  if (cast<RankedTensorType>(getValue().getType()).getShape() !=
+      cast<RankedTensorType>(param.getType()).getShape())
+    return emitOpError("found ") << getValue().getType() << " for " << param.getType();
   return success();
 }
 

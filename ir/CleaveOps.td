@@ -144,6 +144,40 @@ def UpdateOp : CleaveOp<"update", [MemoryEffects<[MemWrite]>]> {
   }];
 }
 
+def AccumulateOp : CleaveOp<"accumulate", [MemoryEffects<[MemWrite]>]> {
+  let summary = "adds to a sum over the micro-batches of a training step";
+  let description = [{
+    ```mlir
+    cleave.accumulate "grad.h.0.weight" %dw : tensor<8x4xf32>
+    ```
+    The sum is zero when the step begins, and of the operand's type. If data-parallel ranks split the batch, the sum is over
+    all of them when an operation of the phase `update` reads it. If operations of several stages add to one sum, as gradients
+    of a tied weight do, each of these stages reads the sum over all of them.
+
+    - `shard`: sharding of the sum over a tensor-parallel group, as in `cleave.param`.
+  }];
+  let arguments = (ins StrAttr:$name, AnyRankedTensor:$value, OptionalAttr<ShardingAttr>:$shard);
+  let assemblyFormat = "$name $value attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
+def AccumulatedOp : CleaveOp<"accumulated", [MemoryEffects<[MemRead]>]> {
+  let summary = "a sum over the micro-batches of a training step, in its update";
+  let description = [{ `%g = cleave.accumulated "grad.h.0.weight" : tensor<8x4xf32>` }];
+  let arguments = (ins StrAttr:$name, OptionalAttr<ShardingAttr>:$shard);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$name attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def AssignOp : CleaveOp<"assign", [MemoryEffects<[MemWrite]>]> {
+  let summary = "new value of a weight, from the next request on";
+  let description = [{ `cleave.assign %weight, %new : tensor<8x4xf32>, tensor<8x4xf32>`, in an operation of the phase `update`. }];
+  let arguments = (ins AnyRankedTensor:$weight, AnyRankedTensor:$value);
+  let assemblyFormat = "$weight `,` $value attr-dict `:` type($weight) `,` type($value)";
+  let hasVerifier = 1;
+}
+
 def BoundaryOp : CleaveOp<"boundary", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "the result of a module, which can be captured";
   let description = [{
@@ -188,12 +222,17 @@ def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
 }
 
 def StageOp : CleaveOp<"stage", [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects]> {
-  let summary = "a pipeline stage: the operations that its pipeline rank runs as one program";
+  let summary = "a pipeline stage in one phase: the operations that its pipeline rank runs as one program";
   let description = [{
-    Operands are the values that the stage receives, from the request or from other stages; results are the values that
-    later stages or the caller use. Weights are parameters inside.
+    Operands are the values that the program receives, from the request or from other programs; results are the values that
+    other programs or the caller use. Weights are parameters inside. Without `phase` it is the forward program.
+    ```mlir
+    %y = cleave.stage 1(%x) : …
+    %dx = cleave.stage 1(%stash, %dy) {phase = #cleave.phase<backward_input>} : …
+    ```
   }];
-  let arguments = (ins I64Attr:$index, Variadic<AnyType>:$inputs);
+  let arguments = (ins I64Attr:$index, Variadic<AnyType>:$inputs,
+                       DefaultValuedAttr<PhaseAttr, "::cleave::Phase::Forward">:$phase);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$index `(` $inputs `)` attr-dict `:` functional-type($inputs, $results) $body";

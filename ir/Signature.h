@@ -14,10 +14,15 @@ namespace cleave {
 //   ["fixed", value]   a scalar that is part of the program
 inline constexpr llvm::StringLiteral kInputTreeAttr = "cleave.input_tree";
 inline constexpr llvm::StringLiteral kOutputTreeAttr = "cleave.output_tree";
+// How often the signature is requested, relative to the others: its costs count so much. 1 if absent.
+inline constexpr llvm::StringLiteral kFrequencyAttr = "cleave.frequency";
 // Of the function's arguments and results: the name for the caller. Of arguments alone: what the input means
 // (`tokens`, …).
 inline constexpr llvm::StringLiteral kNameAttr = "cleave.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "cleave.role";
+// Of results alone: `sum` where the values of micro-batches are added; without it they are parts of the
+// batch.
+inline constexpr llvm::StringLiteral kMergeAttr = "cleave.merge";
 
 /// Build trees. `children` are what follows the kind in the list above: trees, for a dict also keys, for
 /// `fixed` the value.

@@ -1,5 +1,6 @@
 //===- AnnotateSharding.cpp - Decides which weights are sharded -----------===//
 #include "ir/NearestName.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -19,7 +20,12 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
   void runOnOperation() override {
     if (tp < 2)
       return;
-    func::FuncOp function = getOperation();
+    auto joint = JointFunction::of(getOperation());
+    if (failed(joint))
+      return signalPassFailure();
+    if (!*joint)
+      return;
+    func::FuncOp function = (*joint)->get();
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(tp)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
@@ -56,11 +62,11 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
                     wordOf(*weight.asked).str() + " over tp=" + std::to_string(tp) +
                     ": nothing of it is split so, or what uses it is split in another " +
                     "way; give another style, or replicate");
-    write(function, decision);
+    write(**joint, decision);
   }
 
   void fail(const std::string &message) {
-    getOperation().emitError() << message;
+    (*getOperation().getOps<func::FuncOp>().begin()).emitError() << message;
     signalPassFailure();
   }
 
@@ -86,9 +92,10 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
            (others ? " and " + std::to_string(others) + " more" : "");
   }
 
-  void write(func::FuncOp function, const ShardingDecision &decision) {
+  void write(JointFunction &joint, const ShardingDecision &decision) {
     Builder b(&getContext());
-    function->setAttr(kTensorParallelSizeAttr, b.getI64IntegerAttr(tp));
+    for (func::FuncOp function : joint.getFunctions())
+      function->setAttr(kTensorParallelSizeAttr, b.getI64IntegerAttr(tp));
     llvm::DenseMap<Operation *, SeedAttr> seeds;
     for (auto [order, seed] : llvm::enumerate(decision.seeds))
       seeds[ParamOp(seed.weight)] = SeedAttr::get(&getContext(), seed.dim, order, seed.weightOnly);
@@ -106,10 +113,12 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     DenseI64ArrayAttr limits;
     if (memory > 0)
       limits = b.getDenseI64ArrayAttr({decision.memoryLimitRange.least, decision.memoryLimitRange.tooLarge});
+    joint.copyBack();
     setDecision<ShardingDecisionAttr>(
-        function, ShardingDecisionAttr::get(
-                      &getContext(), b.getArrayAttr(groups),
-                      b.getDenseF64ArrayAttr({decision.seconds, decision.secondsLowerBound}), limits));
+        joint.getFunctions().front(),
+        ShardingDecisionAttr::get(&getContext(), b.getArrayAttr(groups),
+                                  b.getDenseF64ArrayAttr({decision.seconds, decision.secondsLowerBound}),
+                                  limits));
   }
 };
 } // namespace

@@ -52,7 +52,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     else if (obstacle)
       reason = b.getStringAttr(obstacle->describe());
     setDecision<ScheduleAttr>(function, ScheduleAttr::get(b.getContext(), ranks, dp, count, split, reason,
-                                                          b.getDenseF64ArrayAttr(seconds)));
+                                                          b.getDenseF64ArrayAttr(seconds),
+                                                          /*order=*/nullptr));
     setDecision<TargetAttr>(function, describe(*target, devices, width));
   }
 
@@ -90,10 +91,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   }
 
   void report(const BatchObstacle &obstacle) {
-    const StringRef what = dp == 1 ? "micro-batches are not parts of it; use --microbatches 1"
-                           : microbatches > 1
-                               ? "dp and micro-batches do not split it; use --mesh dp=1 and --microbatches 1"
-                               : "dp does not split it; use --mesh dp=1";
+    const StringRef what =
+        dp == 1            ? "micro-batches are not parts of it; use --microbatches 1"
+        : microbatches > 1 ? "dp and micro-batches do not split it; use dp=1 in --mesh, and --microbatches 1"
+                           : "dp does not split it; use dp=1 in --mesh";
     obstacle.op->emitError() << obstacle.operationName() << " " << obstacle.reason << ", so " << what;
     signalPassFailure();
   }
@@ -108,7 +109,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   /// By stage: seconds on a batch of `size`.
   SmallVector<double> secondsAt(const ExampleShapes &shapes, const PipelineDeviceGroups &groups) {
-    SmallVector<double> seconds(1);
+    auto cut = decisionOf<CutAttr>(getOperation());
+    SmallVector<double> seconds(cut ? cut.getSeconds().size() : 1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (auto stage = op.getAttrOfType<IntegerAttr>(kStageIndexAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));

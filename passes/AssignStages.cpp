@@ -3,6 +3,7 @@
 #include "partitioner/cutting/MemoryConstrainedCutter.h"
 #include "partitioner/cutting/StageCutter.h"
 #include "partitioner/cutting/StageStarts.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/STLExtras.h"
@@ -20,7 +21,12 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   using AssignStagesBase::AssignStagesBase;
 
   void runOnOperation() override {
-    func::FuncOp function = getOperation();
+    auto joint = JointFunction::of(getOperation());
+    if (failed(joint))
+      return signalPassFailure();
+    if (!*joint)
+      return;
+    func::FuncOp function = (*joint)->get();
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(stages)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
@@ -52,7 +58,30 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     if (!knowsLinks(places, request.stages))
       proof = leaveOutReceives(model.graph, *cut) ? "exact: meets the lower bound"
                                                   : "not proven: links between stages differ";
-    write(function, model, *cut, proof);
+    mark(**joint, model, *cut);
+    if (signaturesOf(function) == 1)
+      return report(function, *cut, model, proof);
+    for (auto [index, own] : llvm::enumerate((*joint)->getFunctions()))
+      report(own, cutOf(function, index, places, request, model, *cut), model, /*proof=*/"");
+  }
+
+  /// The cut as one of several functions sees it.
+  static StageCut cutOf(func::FuncOp joint, unsigned signature, const PipelineDeviceGroups &places,
+                        const CutRequest &request, const ModelGraph &model, const StageCut &cut) {
+    const ExampleShapes shapes(joint);
+    auto secondsOf = [&](Operation *op, uint32_t kind) {
+      return signatureOf(op) == signature ? operationSeconds(op, shapes, places.kinds[kind]) / frequencyOf(op)
+                                          : 0;
+    };
+    StageGraph own = model.pricedBy(secondsOf, [&](Value value) { return bytesSent(value, shapes); });
+    std::vector<StageGraph::Value> values;
+    for (auto [value, source] : llvm::zip(own.values, model.values))
+      if (signatureOf(source.getDefiningOp()) == signature)
+        values.push_back(value);
+    own.values = std::move(values);
+    StageCut result = describeCut(own, request, cut.stageOf);
+    result.weightLimitRange = cut.weightLimitRange;
+    return result;
   }
 
   /// True if each stage receives from all earlier ones over equal links, as the cutter assumes.
@@ -94,24 +123,32 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   }
 
   void fail(StringRef message) {
-    getOperation().emitError() << message;
+    (*getOperation().getOps<func::FuncOp>().begin()).emitError() << message;
     signalPassFailure();
   }
 
-  static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut, StringRef proof) {
-    Builder b(function.getContext());
-    function.walk([](Operation *op) { op->removeDiscardableAttr(kStageIndexAttr); });
+  /// Writes the stage of each operation.
+  static void mark(JointFunction &joint, const ModelGraph &model, const StageCut &cut) {
+    Builder b(joint.get().getContext());
+    joint.get().walk([](Operation *op) { op->removeDiscardableAttr(kStageIndexAttr); });
     for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
       for (Operation *op : ops)
         op->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
+    joint.copyBack();
+  }
+
+  /// \param proof  empty if nothing was proven of the function's own cut.
+  static void report(func::FuncOp function, const StageCut &cut, const ModelGraph &model, StringRef proof) {
+    Builder b(function.getContext());
     StringAttr bottleneck;
     if (cut.bottleneck)
       bottleneck = b.getStringAttr(model.graph.nodes[*cut.bottleneck].label);
     setDecision<CutAttr>(
         function,
         CutAttr::get(b.getContext(), b.getDenseF64ArrayAttr(cut.seconds),
-                     b.getDenseI64ArrayAttr(cut.recvBytes), b.getDenseF64ArrayAttr(cut.lowerBound),
-                     b.getStringAttr(proof), bottleneck,
+                     b.getDenseI64ArrayAttr(cut.recvBytes),
+                     proof.empty() ? DenseF64ArrayAttr() : b.getDenseF64ArrayAttr(cut.lowerBound),
+                     proof.empty() ? StringAttr() : b.getStringAttr(proof), bottleneck,
                      b.getDenseI64ArrayAttr({cut.weightLimitRange.least, cut.weightLimitRange.tooLarge})));
   }
 };

@@ -40,8 +40,10 @@ class Lowering {
 public:
   Lowering(func::FuncOp function, Type narrow, Type wide)
       : function(function), narrow(narrow), wide(wide), shapes(function) {}
-  /// True if there was a contraction to lower.
-  bool run();
+  /// Adds the names of the weights that contractions use.
+  void collectWeights(llvm::StringSet<> &weights);
+  /// Lowers all contractions, and stores `weights` narrow. True if there was a contraction to lower.
+  bool run(const llvm::StringSet<> &weights);
 
 private:
   bool isLowered(OperatorOp op) const;
@@ -56,7 +58,7 @@ private:
   func::FuncOp function;
   Type narrow, wide;
   ExampleShapes shapes;
-  llvm::StringSet<> weights;
+  SmallVector<Operation *> products;
   /// By wide value: the narrow value that this pass made.
   DenseMap<Value, Value> narrowOf;
 };
@@ -65,14 +67,19 @@ struct LowerPrecision : impl::LowerPrecisionBase<LowerPrecision> {
   using LowerPrecisionBase::LowerPrecisionBase;
 
   void runOnOperation() override {
-    func::FuncOp function = getOperation();
     Builder b(&getContext());
     if (dtype != "bf16") {
-      function.emitError() << "dtype " << dtype << ": no dtype for products, expected bf16";
+      mlir::emitError(getOperation()->getLoc())
+          << "dtype " << dtype << ": no dtype for products, expected bf16";
       return signalPassFailure();
     }
-    if (Lowering(function, b.getBF16Type(), b.getF32Type()).run())
-      function->setAttr(kPrecisionAttr, b.getStringAttr(dtype));
+    std::vector<Lowering> all;
+    llvm::StringSet<> weights;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      all.emplace_back(function, b.getBF16Type(), b.getF32Type()).collectWeights(weights);
+    for (auto [function, lowering] : llvm::zip_equal(getOperation().getOps<func::FuncOp>(), all))
+      if (lowering.run(weights))
+        function->setAttr(kPrecisionAttr, b.getStringAttr(dtype));
   }
 };
 } // namespace
@@ -119,8 +126,7 @@ bool Lowering::isLowered(OperatorOp op) const {
   });
 }
 
-bool Lowering::run() {
-  SmallVector<Operation *> products;
+void Lowering::collectWeights(llvm::StringSet<> &weights) {
   function.walk([&](OperatorOp op) {
     if (isLowered(op))
       products.push_back(op);
@@ -129,6 +135,9 @@ bool Lowering::run() {
     for (OpOperand *operand : loweredOperands(OperatorOp(op)))
       if (ParamOp param = weightBehind(operand->get()))
         weights.insert(param.getName());
+}
+
+bool Lowering::run(const llvm::StringSet<> &weights) {
   function.walk([&](ParamOp param) {
     if (weights.contains(param.getName()) && isTensorOf(param.getType(), wide))
       storeNarrow(param);

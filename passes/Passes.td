@@ -65,7 +65,7 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
-def LowerPrecision : Pass<"lower-precision", "::mlir::func::FuncOp"> {
+def LowerPrecision : Pass<"lower-precision", "::mlir::ModuleOp"> {
   let summary = "computes contractions in bfloat16, from weights stored in bfloat16";
   let description = [{
     Contractions of float32 tensors (`isContraction` in the op-semantics table) take and give bfloat16; all other operators
@@ -81,8 +81,9 @@ def LowerPrecision : Pass<"lower-precision", "::mlir::func::FuncOp"> {
     ```
     A weight that a contraction uses is stored in bfloat16 for all its users: lookups cast the rows that they take, others
     cast the whole weight. Views and copies between contractions are made in bfloat16, without casts. Outer products, such
-    as of positions and frequencies, masks of attention, boundaries, inputs and outputs keep their dtypes. The function
-    gets `cleave.precision = "bf16"` if anything was lowered.
+    as of positions and frequencies, masks of attention, boundaries, inputs and outputs keep their dtypes. A function
+    gets `cleave.precision = "bf16"` if anything in it was lowered. A weight is stored in bfloat16 for all functions of a
+    module if a contraction of any of them uses it.
 
     Needs types. Leaves dead operations to canonicalize, and strides to infer-types.
   }];
@@ -99,7 +100,7 @@ def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
   let options = [ListOption<"keep", "keep", "std::string", "module paths to keep, with * and ?">];
 }
 
-def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
+def AnnotateSharding : Pass<"annotate-sharding", "::mlir::ModuleOp"> {
   let summary = "decides which weights are sharded over tensor-parallel ranks, and how";
   let description = [{
     Weights of contractions (also convolutions) and lookups get a style. Weights from which the sharding of others follows
@@ -114,6 +115,9 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
 
     With `memory`, weights whose sharding would cost more time than it saves stay replicated (`not_worth_sharding`) if
     memory allows.
+
+    All functions of a module are decided together, as one whose collectives count as often as `cleave.frequency` of their
+    functions says; a weight gets the same attributes in each of them. The first one gets `cleave.sharding_decision`.
   }];
   let options = [
     Option<"tp", "tp", "unsigned", "1", "number of tensor-parallel ranks">,
@@ -125,7 +129,7 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
   ];
 }
 
-def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
+def PropagateSharding : Pass<"propagate-sharding", "::mlir::ModuleOp"> {
   let summary = "propagates the sharding of weights to every tensor that is sharded with them";
   let description = [{
     Propagates the seeds of `cleave.weight_sharding` through all operators, forwards and backwards, to a fixed point, and
@@ -133,7 +137,8 @@ def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.shardings = [#cleave.sharding<2, [0, 1536], [1536, 1536]>]} : …
     ```
-    A later seed does not change tensors that earlier seeds have sharded.
+    A later seed does not change tensors that earlier seeds have sharded. All functions of a module are propagated together,
+    so that a weight has one sharding in all of them.
   }];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
@@ -176,7 +181,7 @@ def OptimizeCollectives : Pass<"optimize-collectives", "::mlir::func::FuncOp"> {
   }];
 }
 
-def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
+def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
   let summary = "marks every operation with its pipeline stage";
   let description = [{
     Runs the stage cutter and writes the stage of each operation as attribute `cleave.stage_index`. Operations without it are
@@ -188,14 +193,17 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     pipeline rank r has the machine's devices r·d·t to (r + 1)·d·t − 1. An operation costs its time on the slowest of these. If
     the machine says how much memory devices have, the weights of a stage fit its device.
 
-    The function gets the cutter's report, `cleave.cut`:
+    All functions of a module are cut together: a weight is in the same stages for each of them, and an operation counts as
+    often as `cleave.frequency` of its function says.
+
+    Each function gets the cutter's report, `cleave.cut`:
 
     | field | holds |
     |---|---|
-    | `seconds` | seconds of each stage |
+    | `seconds` | seconds of each stage, of this function alone |
     | `recv_bytes` | bytes that each stage receives |
-    | `bound` | lower bound of the slowest stage's seconds over all contiguous cuts |
-    | `proof` | whether the cut is proven optimal, or why not |
+    | `bound` | lower bound of the slowest stage's seconds over all contiguous cuts; left out if there are several functions |
+    | `proof` | whether the cut is proven optimal, or why not; left out if there are several functions |
     | `weight_limit_range` | half-open range [a, b) of the weight limit of a device, in bytes, for which the cut is the same |
     | `bottleneck` | one operation that alone makes balance impossible; left out if there is none |
   }];

@@ -1,4 +1,5 @@
 //===- PropagateSharding.cpp - From sharded weights to all tensors --------===//
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -27,9 +28,15 @@ static std::vector<ShardingSeed> seedsOf(func::FuncOp function) {
 namespace {
 struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
   void runOnOperation() override {
-    func::FuncOp function = getOperation();
-    if (failed(checkShardings(function)))
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (failed(checkShardings(function)))
+        return signalPassFailure();
+    auto joint = JointFunction::of(getOperation());
+    if (failed(joint))
       return signalPassFailure();
+    if (!*joint)
+      return;
+    func::FuncOp function = (*joint)->get();
     unsigned ranks = tensorParallelSizeOf(function);
     if (ranks < 2)
       return;
@@ -45,6 +52,7 @@ struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
     }
     for (auto &[tensor, sharding] : shardings.all())
       setSharding(tensor, sharding);
+    (*joint)->copyBack();
   }
 };
 } // namespace

@@ -3,8 +3,9 @@
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/graph/UsedValues.h"
 #include "passes/Passes.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
-#include <deque>
+#include <map>
 
 using namespace mlir;
 
@@ -17,26 +18,34 @@ namespace cleave {
 static constexpr int64_t kMaxStages = 65536;
 
 namespace {
-/// A stage while it is built.
-struct StageUnderConstruction {
+/// Which program an operation goes to.
+struct Unit {
+  int64_t stage;
+  Phase phase;
+  auto operator<=>(const Unit &) const = default;
+};
+
+/// A program while it is built.
+struct UnitUnderConstruction {
   Region body;
   IRMapping inside;
-  /// Values from outside that the stage takes, and its own values that others take, in the order of the
+  /// Values from outside that the program takes, and its own values that others take, in the order of the
   /// requests.
   SmallVector<Value> inputs;
   llvm::SetVector<Value> outputs;
 };
 
-/// Builds the stages of one function.
+/// Builds the stages of one function, one for each phase that it has.
 class StageSplitter {
 public:
-  StageSplitter(Block &block, int64_t count) : block(block), stages(count) {}
+  StageSplitter(Block &block, int64_t count) : block(block), count(count) {
+    for (int64_t stage = 0; stage < count; ++stage)
+      unit({stage, Phase::Forward});
+  }
 
   LogicalResult run() {
-    for (auto &stage : stages)
-      stage.body.emplaceBlock();
     for (Operation &op : block.without_terminator())
-      if (auto stage = stageOf(&op); stage && failed(cloneInto(&op, *stage)))
+      if (auto own = unitOf(&op); own && failed(cloneInto(&op, *own)))
         return failure();
     if (failed(placeResults(block.getTerminator())))
       return failure();
@@ -50,33 +59,80 @@ public:
   }
 
 private:
-  /// Makes `value` available in the stage: as an input, or by cloning the operation that makes it.
-  LogicalResult require(Value value, int64_t stage, Operation *user) {
-    StageUnderConstruction &target = stages[stage];
+  static std::optional<Unit> unitOf(Operation *op) {
+    auto stage = stageOf(op);
+    return stage ? std::optional(Unit{*stage, phaseOf(op)}) : std::nullopt;
+  }
+
+  UnitUnderConstruction &unit(Unit own) {
+    auto [entry, isNew] = units.try_emplace(own);
+    if (isNew)
+      entry->second.body.emplaceBlock();
+    return entry->second;
+  }
+
+  /// The program through which `to` gets a value that `from` makes: `from` itself, or another that hands it
+  /// on because it receives values of other stages in its phase. Nothing if the value cannot get there. The
+  /// table is at ProgramInput in plan.fbs.
+  static std::optional<Unit> routeOf(Unit from, Unit to) {
+    const bool isLater = from.stage<to.stage, isEarlier = from.stage> to.stage;
+    if (to.phase == Phase::Update)
+      return std::nullopt;
+    if (from.phase == Phase::Forward) {
+      if (isEarlier || to.phase == Phase::Forward)
+        return isLater ? std::optional(from) : std::nullopt;
+      return isLater ? Unit{to.stage, Phase::Forward} : from;
+    }
+    if (from.phase != Phase::BackwardInput || to.phase == Phase::Forward || isLater)
+      return std::nullopt;
+    if (to.phase == Phase::BackwardInput)
+      return isEarlier ? std::optional(from) : std::nullopt;
+    return isEarlier ? Unit{to.stage, Phase::BackwardInput} : from;
+  }
+
+  /// Makes `value` available in a program: as an input, or by cloning the operation that makes it.
+  LogicalResult require(Value value, Unit own, Operation *user) {
+    UnitUnderConstruction &target = unit(own);
     if (target.inside.contains(value))
       return success();
     Operation *maker = value.getDefiningOp();
-    auto from = maker ? stageOf(maker) : std::nullopt;
+    auto from = maker ? unitOf(maker) : std::nullopt;
     if (maker && !from)
-      return cloneInto(maker, stage);
-    if (from && *from >= stage)
-      return user->emitError() << "is in stage " << stage << " but uses a value of stage " << *from
-                               << "; values only flow to later stages";
-    if (from)
-      stages[*from].outputs.insert(value);
+      return cloneInto(maker, own);
+    if (from) {
+      auto through = routeOf(*from, own);
+      if (!through)
+        return refuse(user, *from, own);
+      if (*through != *from && failed(require(value, *through, user)))
+        return failure();
+      unit(*through).outputs.insert(value);
+      makers[value][own] = *through;
+    }
     target.inputs.push_back(value);
     target.inside.map(value, target.body.front().addArgument(value.getType(), value.getLoc()));
     return success();
   }
 
-  LogicalResult cloneInto(Operation *op, int64_t stage) {
+  static LogicalResult refuse(Operation *user, Unit from, Unit to) {
+    if (from.phase == Phase::Forward && to.phase == Phase::Forward)
+      return user->emitError() << "is in stage " << to.stage << " but uses a value of stage " << from.stage
+                               << "; values only flow to later stages";
+    return user->emitError()
+           << "is in stage " << to.stage << ", " << stringifyPhase(to.phase) << ", but uses a value of stage "
+           << from.stage << ", " << stringifyPhase(from.phase)
+           << "; gradients flow to earlier stages, and nothing flows back or into an update";
+  }
+
+  LogicalResult cloneInto(Operation *op, Unit own) {
     for (Value value : usedValues(op))
-      if (failed(require(value, stage, op)))
+      if (failed(require(value, own, op)))
         return failure();
     // The region has no parent yet and cannot name its context.
     OpBuilder b(op->getContext());
-    b.setInsertionPointToEnd(&stages[stage].body.front());
-    b.clone(*op, stages[stage].inside)->removeDiscardableAttr(kStageIndexAttr);
+    b.setInsertionPointToEnd(&unit(own).body.front());
+    Operation *clone = b.clone(*op, unit(own).inside);
+    clone->removeDiscardableAttr(kStageIndexAttr);
+    clone->removeDiscardableAttr(PhaseAttr::name);
     return success();
   }
 
@@ -84,36 +140,59 @@ private:
   LogicalResult placeResults(Operation *terminator) {
     for (Value value : terminator->getOperands()) {
       Operation *maker = value.getDefiningOp();
-      int64_t stage = maker && stageOf(maker) ? *stageOf(maker) : stages.size() - 1;
-      if (failed(require(value, stage, terminator)))
+      auto own = maker ? unitOf(maker) : std::nullopt;
+      const Unit giver = own ? *own : Unit{count - 1, Phase::Forward};
+      if (!own && failed(require(value, giver, terminator)))
         return failure();
-      stages[stage].outputs.insert(value);
+      unit(giver).outputs.insert(value);
     }
     return success();
+  }
+
+  /// Programs in the order in which values flow: forward from the first stage to the last, backward from the
+  /// last to the first.
+  SmallVector<Unit> order() const {
+    SmallVector<Unit> ordered;
+    for (auto &[own, _] : units)
+      ordered.push_back(own);
+    llvm::sort(ordered, [](Unit a, Unit b) {
+      auto key = [](Unit own) {
+        return std::pair(own.phase, own.phase == Phase::BackwardInput ? -own.stage : own.stage);
+      };
+      return key(a) < key(b);
+    });
+    return ordered;
   }
 
   void replaceBody() {
     Operation *terminator = block.getTerminator();
     OpBuilder b(terminator);
-    // Maps values of the old body to results of stages.
-    IRMapping outside;
-    for (auto [index, stage] : llvm::enumerate(stages)) {
+    // By program and value of the old body: the result of its stage.
+    std::map<Unit, IRMapping> results;
+    for (Unit own : order()) {
+      UnitUnderConstruction &built = units.at(own);
       SmallVector<Value> inputs;
-      for (Value input : stage.inputs)
-        inputs.push_back(outside.lookupOrDefault(input));
+      for (Value input : built.inputs) {
+        const auto &givers = makers[input];
+        auto giver = givers.find(own);
+        inputs.push_back(giver == givers.end() ? input : results[giver->second].lookup(input));
+      }
       SmallVector<Type> types;
       SmallVector<Value> yielded;
-      for (Value output : stage.outputs) {
+      for (Value output : built.outputs) {
         types.push_back(output.getType());
-        yielded.push_back(stage.inside.lookup(output));
+        yielded.push_back(built.inside.lookup(output));
       }
-      auto op = b.create<StageOp>(terminator->getLoc(), types, int64_t(index), inputs);
-      op.getBody().takeBody(stage.body);
+      auto op = b.create<StageOp>(terminator->getLoc(), types, own.stage, inputs, own.phase);
+      op.getBody().takeBody(built.body);
       OpBuilder::atBlockEnd(&op.getBody().front()).create<YieldOp>(terminator->getLoc(), yielded);
-      outside.map(ArrayRef<Value>(stage.outputs.getArrayRef()), op.getResults());
+      results[own].map(ArrayRef<Value>(built.outputs.getArrayRef()), op.getResults());
     }
-    for (OpOperand &operand : terminator->getOpOperands())
-      operand.set(outside.lookupOrDefault(operand.get()));
+    for (OpOperand &operand : terminator->getOpOperands()) {
+      Operation *maker = operand.get().getDefiningOp();
+      const Unit giver = (maker ? unitOf(maker) : std::nullopt).value_or(Unit{count - 1, Phase::Forward});
+      operand.set(results[giver].lookup(operand.get()));
+    }
     SmallVector<Operation *> replaced;
     for (Operation &op : block.without_terminator())
       if (!isa<StageOp>(op))
@@ -124,14 +203,19 @@ private:
   }
 
   Block &block;
-  // A deque, so that regions keep their addresses.
-  std::deque<StageUnderConstruction> stages;
+  const int64_t count;
+  /// A map, so that regions keep their addresses.
+  std::map<Unit, UnitUnderConstruction> units;
+  /// By value and program that takes it: the program that gives it; none for arguments of the function.
+  llvm::DenseMap<Value, std::map<Unit, Unit>> makers;
 };
 
 struct SplitStages : impl::SplitStagesBase<SplitStages> {
   void runOnOperation() override {
     Block &block = getOperation().getBody().front();
-    int64_t last = -1;
+    // A function of several may have no operation in the last stages.
+    auto cut = decisionOf<CutAttr>(getOperation());
+    int64_t last = cut ? cut.getSeconds().size() - 1 : -1;
     for (Operation &op : block) {
       auto stage = StageSplitter::stageOf(&op);
       if (stage && (*stage < 0 || *stage >= kMaxStages)) {

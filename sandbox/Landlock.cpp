@@ -68,7 +68,7 @@ private:
 };
 } // namespace
 
-int limitFiles(const Rights &rights) {
+int limitFiles(const FileAccess &allowed) {
   const int version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1)
     return version < 0 ? -errno : -EOPNOTSUPP;
@@ -78,12 +78,12 @@ int limitFiles(const Rights &rights) {
   if (ruleset < 0)
     return -errno;
   const Ruleset rules{ruleset, refused.files};
-  for (const std::string &path : rights.files)
+  for (const std::string &path : allowed.files)
     rules.allowFile(path);
-  for (const std::string &path : rights.folders)
+  for (const std::string &path : allowed.folders)
     rules.allowFolder(path, kReadFolder);
-  if (!rights.writableFolder.empty())
-    rules.allowFolder(rights.writableFolder, kWriteFolder);
+  if (!allowed.writableFolder.empty())
+    rules.allowFolder(allowed.writableFolder, kWriteFolder);
   const int error = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0 ? 0 : errno;
   close(ruleset);
   return error ? -error : version;

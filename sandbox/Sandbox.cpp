@@ -31,14 +31,14 @@ std::string Protection::describe() const {
   return text.empty() ? "nothing" : text;
 }
 
-Protection enter(const Rights &rights) {
+Protection enter(const FileAccess &allowed) {
   auto failed = [](const char *what, int error) {
     if (protection.problem.empty())
       protection.problem = std::string(what) + ": " + std::strerror(error);
   };
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     failed("no_new_privs", errno);
-  Rights all = rights;
+  FileAccess all = allowed;
   all.folders.insert(all.folders.end(), std::begin(kSystemFiles), std::end(kSystemFiles));
   if (const int version = limitFiles(all); version > 0)
     protection.landlock = version;

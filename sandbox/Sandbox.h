@@ -7,8 +7,8 @@
 
 namespace cleave::sandbox {
 
-/// What a process needs after it has given up the rest.
-struct Rights {
+/// Files and folders that a sandboxed process may access.
+struct FileAccess {
   /// Regular files that may be read. Names of anything else, or of nothing, are ignored.
   std::vector<std::string> files;
   /// Folders that may be read with all beneath them, and files of any kind.
@@ -31,10 +31,10 @@ struct Protection {
   std::string describe() const;
 };
 
-/// Restricts file access of the calling thread, and of threads that it starts later, to `rights`. Restricts
+/// Restricts file access of the calling thread, and of threads that it starts later, to `allowed`. Restricts
 /// system calls of all threads, existing ones too, to those that reach no other process (SystemCalls.cpp
 /// lists the refused ones). Applies whatever the kernel supports. Call it once.
-Protection enter(const Rights &rights);
+Protection enter(const FileAccess &allowed);
 
 /// Refuses io_uring to this process, for libraries that would make a ring and still use it in the sandbox, as
 /// libuv under libtorch's store does: without io_uring, they use other calls. Call it before the libraries

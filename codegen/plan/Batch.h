@@ -9,8 +9,9 @@
 
 namespace cleave::plan {
 
-/// The dimension of a tensor that is a multiple of `symbol`, with samples as its major factor; nothing if
-/// there is none. The type must not depend on the symbol in another way (see isSplittable).
+/// The dimension of a tensor that is a multiple of `symbol`, whose outermost (slowest-varying) factor is the
+/// samples; nothing if there is none. The type must not depend on the symbol in another way (see
+/// isSplittable).
 std::optional<uint32_t> batchDimension(const TensorType &type, uint32_t symbol);
 
 /// True if parts of the batch `symbol` are parts of the tensor: at most one dimension depends on the symbol,
@@ -21,8 +22,8 @@ bool isSplittable(const TensorType &type, uint32_t symbol);
 uint64_t microbatchesOfAll(const Plan &plan, const Schedule &schedule);
 
 /// Global index of the micro-batch that `rank`'s actions call `microbatch`. Data-parallel ranks take
-/// micro-batches in turn, so that shares stay even if the batch is not divisible, or has fewer samples than
-/// there are micro-batches.
+/// micro-batches in turn, so that shares are balanced also when the batch is not divisible, or has fewer
+/// samples than there are micro-batches.
 uint64_t globalMicrobatch(const Plan &plan, uint32_t rank, uint32_t microbatch);
 
 /// Samples [first, second) of micro-batch `index` of `count`; larger micro-batches come first.

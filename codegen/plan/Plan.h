@@ -12,19 +12,30 @@
 namespace cleave::plan {
 
 using wire::ActionKind;
+using wire::Axis;
+using wire::CapturePort;
 using wire::ConstantKind;
 using wire::DType;
 using wire::InstructionKind;
+using wire::OutputMerge;
+using wire::Phase;
 using wire::Source;
+using wire::StateScope;
+using wire::SymbolSource;
 using wire::TreeKind;
 using wire::WeightRole;
 
 using Action = wire::ActionT;
 using MeshCandidate = wire::MeshCandidateT;
 using Block = wire::BlockT;
+using Bucket = wire::BucketT;
+using BucketPart = wire::BucketPartT;
 using CapturePoint = wire::CapturePointT;
+using CaptureSlot = wire::CaptureSlotT;
 using Constant = wire::ConstantT;
 using DimExpr = wire::DimExprT;
+using DimRanges = wire::DimRangesT;
+using Group = wire::GroupT;
 using ShardingGroup = wire::ShardingGroupT;
 using Input = wire::InputT;
 using Instruction = wire::InstructionT;
@@ -46,6 +57,7 @@ using SlotType = wire::SlotTypeT;
 using SlotWeight = wire::SlotWeightT;
 using Stage = wire::StageT;
 using State = wire::StateT;
+using StateShard = wire::StateShardT;
 using Symbol = wire::SymbolT;
 using TensorType = wire::TensorTypeT;
 using Term = wire::TermT;

@@ -104,10 +104,11 @@ Expected<LoadedPlan> readPlan(StringRef directory) {
   };
   auto file = InputFile::open(path);
   if (!file)
-    return refuse((file.getError() == std::errc::no_such_file_or_directory
-                       ? "there is no such file"
-                       : describeInputError(file.getError())) +
-                  "; give the folder that `cleave compile` wrote");
+    return refuse(
+        (file.getError() == std::errc::no_such_file_or_directory ? "there is no such file"
+                                                                 : describeInputError(file.getError())) +
+        (file.getError() == std::errc::permission_denied ? "; give one that you may read"
+                                                         : "; give the folder that `cleave compile` wrote"));
   if (file->bytes() > kHeaderBytes + kMaxPayloadBytes)
     return refuse("it is larger than any plan" + kRemedy);
   // Read, not mapped, since verified bytes must not change.

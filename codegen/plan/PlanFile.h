@@ -6,8 +6,8 @@
 //   | CLEAVE | version | zero(4) | payload bytes | zero (8)   | BLAKE3 (32) | FlatBuffer …
 //   | \r\n   |  u32 LE |         |  u64 LE       |            | of payload  |
 //
-// Every bit of the file is covered: those of the header by what they must be, those of the payload by the
-// checksum, which is the plan's *root checksum*: it covers the checksums of the shards.
+// A change of any bit is noticed: in the header, since every field has one valid value for the payload; in
+// the payload, by the checksum. That is the plan's *root checksum*: it covers the checksums of the shards.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_PLANFILE_H
@@ -27,7 +27,7 @@ namespace cleave::plan {
 class SafetensorsFile;
 
 /// Raised whenever a reader of the previous version would misread the file.
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
 
 /// Convert a digest to the form that the plan stores, and back.
 wire::Hash toHash(const Digest &digest);

@@ -32,8 +32,7 @@ std::vector<CollectiveInfo> collectivesOf(const Plan &plan) {
   for (const auto &program : plan.programs)
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions)
-        if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call &&
-            isCollective(plan.operators[instruction->op]))
+        if (program->tp_rank == 0 && instruction->kind == InstructionKind::Collective)
           collectives.push_back({llvm::StringRef(plan.operators[instruction->op]).split("::").second.str(),
                                  plan.paths[instruction->path], program->stage,
                                  bytesOfSlot(*program, instruction->operands.front(),
@@ -61,10 +60,25 @@ std::vector<int64_t> weightBytesOfStages(const Plan &plan) {
   return bytes;
 }
 
+std::vector<std::string> requiredFeatures(const Plan &plan) {
+  auto any = [](const auto &table, auto isUsed) { return llvm::any_of(table, isUsed); };
+  std::vector<std::string> features;
+  if (any(plan.states, [](auto &state) { return state->scope == StateScope::Sequence; }))
+    features.push_back("sequences");
+  const bool sums = any(plan.signatures, [&](auto &signature) {
+    return any(signature->outputs, [](auto &output) { return output->merge == OutputMerge::Sum; });
+  });
+  if (sums || !plan.buckets.empty() ||
+      any(plan.programs, [](auto &program) { return program->phase != Phase::Forward; }) ||
+      any(plan.weights, [](auto &weight) { return weight->trainable; }) ||
+      any(plan.states, [](auto &state) { return state->scope == StateScope::Step; }))
+    features.push_back("training");
+  return features;
+}
+
 //===- Modules ------------------------------------------------------------===//
 
-/// `h.1` for `h#2.1`, the path of a second call.
-static std::string withoutCalls(llvm::StringRef path) {
+std::string withoutCalls(llvm::StringRef path) {
   llvm::SmallVector<llvm::StringRef> names;
   path.split(names, '.');
   for (llvm::StringRef &name : names)
@@ -112,7 +126,7 @@ private:
 std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
   std::vector<ModuleShares> modules(plan.stages.size());
   for (const auto &program : plan.programs)
-    if (program->signature == 0 && program->tp_rank == 0)
+    if (program->signature == 0 && program->tp_rank == 0 && program->phase == Phase::Forward)
       for (const auto &instruction : program->blocks.front()->instructions)
         if (isOperation(*instruction))
           ++modules[program->stage][withoutCalls(plan.paths[instruction->path])].ops;
@@ -156,7 +170,8 @@ int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer,
                 llvm::ArrayRef<int64_t> symbols) {
   int64_t bytes = 0;
   for (const auto &program : plan.programs)
-    if (program->signature == signature && program->stage == transfer.to && program->tp_rank == 0)
+    if (program->signature == signature && program->stage == transfer.to &&
+        program->phase == transfer.phase && program->tp_rank == 0)
       for (uint32_t input : transfer.inputs)
         bytes += bytesOfSlot(*program, program->inputs[input]->slot, symbols).value_or(0);
   return bytes;

@@ -64,7 +64,13 @@ const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage);
 /// Prediction for one tensor-parallel rank.
 const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage, uint32_t tpRank);
 
-/// The first schedule of a signature.
+/// `h.1` for `h#2.1`, the path of a second call.
+std::string withoutCalls(llvm::StringRef path);
+
+/// The features that a plan uses (Plan.required_features), in alphabetical order.
+std::vector<std::string> requiredFeatures(const plan::Plan &plan);
+
+/// The schedule of `signature`; its first one, if it has several.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 
 /// The pipeline's bubble fraction for one request at a time and equal stages: (p-1) / (v m + p-1) for p ranks

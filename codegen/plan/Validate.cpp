@@ -1,7 +1,9 @@
 //===- Validate.cpp - Whether a plan can be trusted to run ----------------===//
 #include "codegen/plan/Batch.h"
+#include "codegen/plan/Groups.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "codegen/plan/ValidateParts.h"
 #include "llvm/ADT/StringSet.h"
@@ -18,7 +20,8 @@ using llvm::Twine;
 /// Far above any machine; keeps products of mesh sizes small.
 static constexpr uint64_t kMaxRanks = 1 << 16;
 
-using ProgramTable = std::map<std::tuple<uint32_t, uint32_t, uint32_t>, const Program *>;
+/// By signature, stage, tp rank and phase.
+using ProgramTable = std::map<std::tuple<uint32_t, uint32_t, uint32_t, Phase>, const Program *>;
 
 //===- Mesh and stages ----------------------------------------------------===//
 
@@ -92,24 +95,6 @@ static Error checkPrecision(const Plan &plan) {
   if (plan.precision != DType::Unknown && plan.precision != DType::BFloat16)
     return invalid("precision", "products are in the dtype " + Twine(static_cast<unsigned>(plan.precision)) +
                                     ", expected bfloat16 or none");
-  return Error::success();
-}
-
-static Error checkStates(const Plan &plan) {
-  llvm::StringSet<> names;
-  for (const auto &state : plan.states) {
-    if (!state)
-      return invalid("states", "an entry is missing");
-    if (Error error = checkName("states", state->name))
-      return error;
-    if (!names.insert(state->name).second)
-      return invalid("states", "there are two '" + state->name + "'");
-    if (Error error = checkType("state '" + state->name + "'", state->type.get(), {}))
-      return error;
-    if (state->stage >= plan.stages.size())
-      return invalid("state '" + state->name + "'",
-                     "of stage " + Twine(state->stage) + ", which is not there");
-  }
   return Error::success();
 }
 
@@ -237,33 +222,46 @@ static Error checkSignatures(const Plan &plan) {
 
 //===- Programs and what refers to them -----------------------------------===//
 
-/// Every (signature, stage, tp rank) must have one program.
+/// Every (signature, stage, tp rank) must have one forward program; other phases are on all tp ranks of a
+/// stage or on none.
 static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
   ProgramTable table;
   for (const auto &program : plan.programs) {
     if (!program || program->signature >= plan.signatures.size() || program->stage >= plan.stages.size() ||
-        program->tp_rank >= plan.mesh->tp)
-      return invalid("programs", "one is missing, or of a signature, stage or tp rank that is not there");
-    if (!table.insert({{program->signature, program->stage, program->tp_rank}, program.get()}).second)
-      return invalid("programs", "stage " + Twine(program->stage) + " has two for one signature and tp rank");
+        program->tp_rank >= plan.mesh->tp || program->phase > Phase::MAX)
+      return invalid("programs",
+                     "one is missing, or of a signature, stage, tp rank or phase that is not there");
+    if (!table.insert({{program->signature, program->stage, program->tp_rank, program->phase}, program.get()})
+             .second)
+      return invalid("programs",
+                     "stage " + Twine(program->stage) + " has two for one signature, phase and tp rank");
   }
   uint64_t expected = static_cast<uint64_t>(plan.signatures.size()) * plan.stages.size() * plan.mesh->tp;
-  if (table.size() != expected)
-    return invalid("programs", "there are " + Twine(table.size()) + " for " + Twine(expected) +
+  uint64_t found = llvm::count_if(plan.programs, [](auto &each) { return each->phase == Phase::Forward; });
+  if (found != expected)
+    return invalid("programs", "there are " + Twine(found) + " for " + Twine(expected) +
                                    " combinations of signature, stage and tp rank");
+  for (auto &[key, program] : table) {
+    auto [signature, stage, tpRank, phase] = key;
+    const bool isSame = table.count({signature, stage, (tpRank + 1) % plan.mesh->tp, phase});
+    if (!isSame ||
+        (phase == Phase::BackwardWeight && !table.count({signature, stage, tpRank, Phase::BackwardInput})))
+      return invalid("programs", "stage " + Twine(stage) + " has " + wire::EnumNamePhase(phase) +
+                                     (isSame ? " without BackwardInput" : " on some tp ranks alone"));
+  }
   return table;
 }
 
 /// The program's collectives with other tp ranks, in order; only blocks[0] may have them.
-static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program &program) {
-  std::vector<llvm::StringRef> names;
+static std::vector<std::pair<Axis, uint32_t>> exchangesOf(const Program &program) {
+  std::vector<std::pair<Axis, uint32_t>> calls;
   for (const auto &instruction : program.blocks[0]->instructions)
-    if (instruction->kind == InstructionKind::Call && isCollective(plan.operators[instruction->op]))
-      names.push_back(plan.operators[instruction->op]);
-  return names;
+    if (instruction->kind == InstructionKind::Collective)
+      calls.push_back({instruction->axis, instruction->op});
+  return calls;
 }
 
-using Exchanges = std::map<const Program *, std::vector<llvm::StringRef>>;
+using Exchanges = std::map<const Program *, std::vector<std::pair<Axis, uint32_t>>>;
 
 /// The values that a program takes from others must exist and be the same on every tp rank, and so must its
 /// collectives.
@@ -272,21 +270,23 @@ static Error checkLinks(const ProgramTable &table, const Exchanges &exchanges, c
   for (const auto &input : program.inputs) {
     if (input->source != Source::Stage)
       continue;
-    const Program &sender = *table.at({program.signature, input->stage, program.tp_rank});
-    if (input->index >= sender.outputs.size())
+    auto sender = table.find({program.signature, input->stage, program.tp_rank, input->phase});
+    const size_t results = sender == table.end() ? 0 : sender->second->outputs.size();
+    if (input->index >= results)
       return invalid(where, "takes result " + Twine(input->index) + " of stage " + Twine(input->stage) +
-                                ", which has " + Twine(sender.outputs.size()));
+                                ", which has " + Twine(results));
   }
-  const Program &first = *table.at({program.signature, program.stage, 0});
+  const Program &first = *table.at({program.signature, program.stage, 0, program.phase});
   auto isSame = [](const auto &a, const auto &b) {
-    return std::tie(a->source, a->stage, a->index) == std::tie(b->source, b->stage, b->index);
+    return std::tie(a->source, a->stage, a->index, a->phase) ==
+           std::tie(b->source, b->stage, b->index, b->phase);
   };
   if (!llvm::equal(program.inputs, first.inputs, isSame) || program.outputs.size() != first.outputs.size())
     return invalid(where,
                    "tp rank " + Twine(program.tp_rank) + " takes or gives other values than tp rank 0");
   if (exchanges.at(&program) != exchanges.at(&first))
     return invalid(where, "tp rank " + Twine(program.tp_rank) +
-                              " calls other operators of 'spmd::' than tp rank 0, or in another order");
+                              " calls other collectives than tp rank 0, or in another order");
   return Error::success();
 }
 
@@ -316,7 +316,7 @@ static Error checkPrograms(const Plan &plan, const ProgramTable &table) {
       return error;
   Exchanges exchanges;
   for (const auto &program : plan.programs)
-    exchanges[program.get()] = exchangesOf(plan, *program);
+    exchanges[program.get()] = exchangesOf(*program);
   for (const auto &program : plan.programs) {
     if (Error error = checkLinks(table, exchanges, *program))
       return error;
@@ -328,11 +328,29 @@ static Error checkPrograms(const Plan &plan, const ProgramTable &table) {
 
 static Error checkOutputs(const Plan &plan, const ProgramTable &table) {
   for (auto [index, signature] : llvm::enumerate(plan.signatures))
-    for (const auto &output : signature->outputs)
-      if (output->index >= table.at({index, output->stage, 0})->outputs.size())
+    for (const auto &output : signature->outputs) {
+      auto maker = table.find({index, output->stage, 0, output->phase});
+      if (maker == table.end() || output->index >= maker->second->outputs.size())
         return invalid("signature '" + signature->name + "', output '" + output->name + "'",
                        "is result " + Twine(output->index) + " of stage " + Twine(output->stage) +
                            ", which has fewer");
+    }
+  return Error::success();
+}
+
+static Error checkCapturePoint(const Plan &plan, const ProgramTable &table, const CapturePoint &point) {
+  const std::string where = "capture point '" + point.path + "'";
+  if (point.port > CapturePort::MAX || hasNull(point.slots) || point.slots.size() != plan.mesh->tp)
+    return invalid(where, "its port is unknown, or it has no slot on a tp rank");
+  for (auto [tpRank, slot] : llvm::enumerate(point.slots)) {
+    auto program = table.find({point.signature, point.stage, tpRank, Phase::Forward});
+    if (slot->tp_rank != tpRank || program == table.end() || slot->slot >= program->second->slots)
+      return invalid(where, "its program or slot is not there");
+    // The value's sizes are not known.
+    const std::vector<int64_t> sizes(64, std::numeric_limits<int64_t>::max());
+    if (Error error = partShape(where, sizes, slot->ranges).takeError())
+      return error;
+  }
   return Error::success();
 }
 
@@ -342,11 +360,24 @@ static Error checkCapturePoints(const Plan &plan, const ProgramTable &table) {
       return invalid("capture points", "an entry is missing");
     if (Error error = checkName("capture points", point->path))
       return error;
-    auto program = table.find({point->signature, point->stage, 0});
-    if (program == table.end() || point->slot >= program->second->slots)
-      return invalid("capture point '" + point->path + "'", "its program or slot is not there");
+    if (Error error = checkCapturePoint(plan, table, *point))
+      return error;
   }
   return Error::success();
+}
+
+/// A state of the session that micro-batches of `signature` would read and write one after the other; null if
+/// there is none. Updates happen once a request.
+static const State *stateBetweenMicrobatches(const Plan &plan, uint32_t signature) {
+  for (const auto &program : plan.programs)
+    for (const auto &block : program->blocks)
+      for (const auto &instruction : block->instructions)
+        if (program->signature == signature && program->phase != Phase::Update &&
+            llvm::is_contained({InstructionKind::StateRead, InstructionKind::StateWrite},
+                               instruction->kind) &&
+            plan.states[instruction->op]->scope == StateScope::Session)
+          return plan.states[instruction->op].get();
+  return nullptr;
 }
 
 static Error checkSchedules(const Plan &plan) {
@@ -358,9 +389,10 @@ static Error checkSchedules(const Plan &plan) {
       return error;
     if (Error error = checkSchedule(plan, *schedule))
       return error;
-    if (!plan.states.empty() && (microbatchesOfAll(plan, *schedule) > 1 || schedule->slices > 1))
-      return invalid("schedules", "a request comes in parts, between which state '" + plan.states[0]->name +
-                                      "' would pass");
+    if (microbatchesOfAll(plan, *schedule) > 1 || schedule->slices > 1)
+      if (const State *state = stateBetweenMicrobatches(plan, schedule->signature))
+        return invalid("schedules",
+                       "a request comes in parts, between which state '" + state->name + "' would pass");
     scheduled.insert(schedule->signature);
   }
   if (scheduled.size() != plan.signatures.size())
@@ -368,11 +400,33 @@ static Error checkSchedules(const Plan &plan) {
   return Error::success();
 }
 
+/// What this version runs beyond inference.
+static constexpr llvm::StringLiteral kFeatures[] = {"training", "sequences"};
+
+/// The plan must list the features that it uses, and no others than this version has.
+static Error checkFeatures(const Plan &plan) {
+  for (const std::string &feature : requiredFeatures(plan))
+    if (!llvm::is_contained(plan.required_features, feature))
+      return invalid("required features", "the plan uses '" + feature + "' and does not list it");
+  return Error::success();
+}
+
+static Error checkFeatureNames(const Plan &plan) {
+  for (const std::string &feature : plan.required_features) {
+    if (Error error = checkName("required features", feature))
+      return error;
+    if (!llvm::is_contained(kFeatures, feature))
+      return invalid("required features",
+                     "found '" + feature + "', this cleave has training and sequences; use a newer cleave");
+  }
+  return Error::success();
+}
+
 Error validate(const Plan &plan) {
   // Each check relies on the checks before it.
-  for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
-                     checkPrecision, checkStates, checkMachine, checkPredictions, checkLinks, checkNotes,
-                     checkShardingGroups, checkCandidates})
+  for (auto check : {checkFeatureNames, checkMesh, checkStages, checkStrings, checkSignatures, checkWeights,
+                     checkShardFiles, checkPrecision, checkStates, checkGroups, checkBuckets, checkMachine,
+                     checkPredictions, checkLinks, checkNotes, checkShardingGroups, checkCandidates})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);
@@ -381,7 +435,9 @@ Error validate(const Plan &plan) {
   for (auto check : {checkPrograms, checkOutputs, checkCapturePoints})
     if (Error error = check(plan, *table))
       return error;
-  return checkSchedules(plan);
+  if (Error error = checkSchedules(plan))
+    return error;
+  return checkFeatures(plan);
 }
 
 } // namespace cleave::plan

@@ -43,6 +43,12 @@ llvm::Error checkConstant(const llvm::Twine &where, const Constant *constant);
 llvm::Error checkType(const llvm::Twine &where, const TensorType *type, llvm::ArrayRef<int64_t> traced);
 /// Checks the sizes of a weight or shard.
 llvm::Error checkShape(const llvm::Twine &where, DType dtype, llvm::ArrayRef<int64_t> shape);
+/// Checks what a part holds of a whole with these sizes: dimensions ascending, ranges within the whole, in
+/// order and disjoint. An unknown size is negative. Returns the sizes of the part.
+llvm::Expected<std::vector<int64_t>> partShape(const llvm::Twine &where, llvm::ArrayRef<int64_t> whole,
+                                               const std::vector<std::unique_ptr<DimRanges>> &ranges);
+/// By dimension: the size, or -1 if it is not known without a request.
+std::vector<int64_t> knownSizes(const TensorType &type);
 /// The tree must contain each of `leaves` leaves exactly once.
 llvm::Error checkTree(const llvm::Twine &where, const Tree *tree, size_t leaves);
 
@@ -51,12 +57,16 @@ llvm::Error checkTree(const llvm::Twine &where, const Tree *tree, size_t leaves)
 /// By symbol of a signature: its size in the example inputs.
 std::vector<int64_t> tracedSizes(const Signature &signature);
 
-/// Checks symbols, inputs, outputs and their trees, but not which results the outputs are.
-/// (ValidateSignature.cpp)
+/// Checks symbols, inputs, outputs and their trees, but not that the stages and result indices of outputs
+/// exist. (ValidateSignature.cpp)
 llvm::Error checkSignature(const Plan &plan, const Signature &signature);
 /// Check weights, their shards and the files that hold them. (ValidateWeights.cpp)
 llvm::Error checkWeights(const Plan &plan);
 llvm::Error checkShardFiles(const Plan &plan);
+/// Check states, groups, and the buckets that sum states over groups. (ValidateStates.cpp)
+llvm::Error checkStates(const Plan &plan);
+llvm::Error checkGroups(const Plan &plan);
+llvm::Error checkBuckets(const Plan &plan);
 /// Checks one program by itself, after mesh, stages, signatures and weights. (ValidateProgram.cpp)
 llvm::Error checkProgram(const Plan &plan, const Program &program);
 

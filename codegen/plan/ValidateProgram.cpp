@@ -1,4 +1,5 @@
 //===- ValidateProgram.cpp - Checks of the instructions of one stage ------===//
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/ValidateParts.h"
@@ -30,11 +31,16 @@ private:
   Error writeFixed();
   Error writeSizes();
   Error checkSetup();
+  bool mayTake(const ProgramInput &input) const;
+  bool hasBatch(uint32_t input) const;
   Error writeInputs();
   Error checkOutputs();
   Error checkBlock(uint32_t index, int depth);
   Error checkInstruction(const Instruction &instruction, uint32_t block, int depth);
   Error checkKind(const Instruction &instruction);
+  Error checkCollective(const Instruction &instruction);
+  Error checkStateAccess(const Instruction &instruction);
+  Error checkWeightWrite(const Instruction &instruction);
   Error checkNested(const Instruction &instruction, uint32_t block, int depth);
   Error checkNestedCounts(const Instruction &instruction);
 
@@ -54,6 +60,8 @@ private:
   /// By slot: the block that writes it.
   std::vector<uint32_t> owners;
   std::vector<bool> isBlockUsed;
+  /// Slots of weights that are trainable, and the weights that the program uses.
+  std::set<uint32_t> trainable, weights;
   const Instruction *current = nullptr;
   uint32_t currentBlock = 0;
   size_t currentIndex = 0;
@@ -66,6 +74,8 @@ ProgramCheck::ProgramCheck(const Plan &plan, const Program &program)
 std::string ProgramCheck::where() const {
   std::string text = "program of '" + plan.signatures[program.signature]->name + "', stage " +
                      std::to_string(program.stage) + ", tp rank " + std::to_string(program.tp_rank);
+  if (program.phase != Phase::Forward)
+    text += std::string(", ") + wire::EnumNamePhase(program.phase);
   if (!current)
     return text;
   text += ": block " + std::to_string(currentBlock) + ", instruction " + std::to_string(currentIndex);
@@ -171,6 +181,9 @@ Error ProgramCheck::writeFixed() {
       return refuse("uses weight " + Twine(weight->weight) + ", there are " + Twine(plan.weights.size()));
     if (Error error = write(weight->slot, 0, SlotState::Fixed))
       return error;
+    if (plan.weights[weight->weight]->trainable)
+      trainable.insert(weight->slot);
+    weights.insert(weight->weight);
   }
   return Error::success();
 }
@@ -187,6 +200,28 @@ Error ProgramCheck::writeSizes() {
   return Error::success();
 }
 
+bool ProgramCheck::hasBatch(uint32_t input) const {
+  const Signature &signature = *plan.signatures[program.signature];
+  return signature.batch >= 0 && batchDimension(*signature.inputs[input]->type, signature.batch);
+}
+
+/// The table at ProgramInput in plan.fbs.
+bool ProgramCheck::mayTake(const ProgramInput &input) const {
+  const bool isOwn = input.stage == program.stage;
+  switch (program.phase) {
+  case Phase::Forward:
+    return input.phase == Phase::Forward && input.stage < program.stage;
+  case Phase::BackwardInput:
+    return (isOwn && input.phase == Phase::Forward) ||
+           (input.stage > program.stage && input.phase == Phase::BackwardInput);
+  case Phase::BackwardWeight:
+    return isOwn && (input.phase == Phase::Forward || input.phase == Phase::BackwardInput);
+  case Phase::Update:
+    return false;
+  }
+  return false;
+}
+
 Error ProgramCheck::writeInputs() {
   size_t requestInputs = plan.signatures[program.signature]->inputs.size();
   for (const auto &input : program.inputs) {
@@ -195,8 +230,13 @@ Error ProgramCheck::writeInputs() {
     if (input->source == Source::Request && input->index >= requestInputs)
       return refuse("takes input " + Twine(input->index) + " of the request, which has " +
                     Twine(requestInputs));
-    if (input->source == Source::Stage && input->stage >= program.stage)
-      return refuse("takes a value from stage " + Twine(input->stage) + ", which is no earlier one");
+    if (input->source == Source::Request && program.phase == Phase::Update && hasBatch(input->index))
+      return refuse("takes input " + Twine(input->index) + " of the request, which micro-batches split");
+    if (input->source == Source::Stage && !mayTake(*input))
+      return refuse("takes a value from stage " + Twine(input->stage) +
+                    (program.phase == Phase::Forward && input->phase == Phase::Forward
+                         ? Twine(", which is no earlier one")
+                         : Twine(" in a phase whose values it cannot have")));
     if (Error error = write(input->slot, 0, SlotState::Live))
       return error;
   }
@@ -217,18 +257,14 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   using Kind = InstructionKind;
   size_t operands = instruction.operands.size(), results = instruction.results.size();
   auto needs = [&](bool condition, const char *what) { return condition ? Error::success() : refuse(what); };
-  auto isState = [&](uint32_t op) {
-    return op < plan.states.size() && plan.states[op]->stage == program.stage;
-  };
   switch (instruction.kind) {
   case Kind::Call:
     if (instruction.op >= plan.operators.size())
       return refuse("calls an operator that is not in the table");
-    return needs(!isCollective(plan.operators[instruction.op]) ||
-                     (currentBlock == 0 && currentIndex >= program.setup),
-                 "exchanges values with other ranks in a nested block or before the first request");
+    return needs(!isCollective(plan.operators[instruction.op]),
+                 "calls an operator that exchanges values with other ranks, expected a collective");
   case Kind::Collective:
-    return refuse("is a collective, which is no instruction but a call of an operator 'spmd::'");
+    return checkCollective(instruction);
   case Kind::List:
     if (results != 1)
       return refuse("a list has one result");
@@ -247,13 +283,61 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
     return needs(operands >= 2 && results == operands - 2 && instruction.blocks.size() == 1,
                  "a loop has trip count, condition, a result for each carried value, and one block");
   case Kind::StateRead:
-    return needs(isState(instruction.op) && operands == 1 && results == 1,
-                 "reads a state that is not there or not of its stage");
   case Kind::StateWrite:
-    return needs(isState(instruction.op) && operands == 1 && results == 0,
-                 "writes a state that is not there or not of its stage");
+  case Kind::StateAccumulate:
+    return checkStateAccess(instruction);
+  case Kind::WeightWrite:
+    return checkWeightWrite(instruction);
+  case Kind::StateAppend:
+  case Kind::StateReorder:
+  case Kind::CollectiveStart:
+  case Kind::CollectiveWait:
+    return refuse(Twine("is ") + wire::EnumNameInstructionKind(instruction.kind) +
+                  ", which this version does not run");
   }
   return refuse("is of an unknown kind");
+}
+
+/// Data-parallel ranks may have different numbers of micro-batches, so they meet in updates alone.
+Error ProgramCheck::checkCollective(const Instruction &instruction) {
+  if (instruction.op >= plan.operators.size() || !isCollective(plan.operators[instruction.op]))
+    return refuse("is a collective of an operator that is not in the table, or that is none of 'spmd::'");
+  if (currentBlock != 0)
+    return refuse("exchanges values with other ranks in a nested block");
+  if (instruction.axis != Axis::Tensor && instruction.axis != Axis::Data)
+    return refuse("is a collective over an axis that is neither Tensor nor Data");
+  if (instruction.axis == Axis::Data && program.phase != Phase::Update)
+    return refuse("is a collective over the axis Data, expected in an update alone");
+  if ((instruction.axis == Axis::Data ? plan.mesh->dp : plan.mesh->tp) < 2)
+    return refuse("is a collective over an axis of one rank");
+  return Error::success();
+}
+
+Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
+  const bool reads = instruction.kind == InstructionKind::StateRead;
+  if (instruction.op >= plan.states.size() || plan.states[instruction.op]->stage != program.stage)
+    return refuse(Twine(reads ? "reads" : "writes") + " a state that is not there or not of its stage");
+  const bool isSum = plan.states[instruction.op]->scope == StateScope::Step;
+  // A sum is zero when a step begins; other states have an initial value.
+  if (instruction.operands.size() != (reads && isSum ? 0 : 1) ||
+      instruction.results.size() != (reads ? 1 : 0))
+    return refuse("takes " + Twine(instruction.operands.size()) + " values and gives " +
+                  Twine(instruction.results.size()) + ", which is not what its state needs");
+  if ((instruction.kind == InstructionKind::StateAccumulate) != isSum && !(reads && isSum))
+    return refuse("writes a sum over a step, or adds to a state that is none");
+  if (isSum && reads != (program.phase == Phase::Update))
+    return refuse("reads a sum over a step before the update, or adds to it there");
+  return Error::success();
+}
+
+Error ProgramCheck::checkWeightWrite(const Instruction &instruction) {
+  if (program.phase != Phase::Update)
+    return refuse("writes a weight, expected in an update alone");
+  if (instruction.operands.size() != 1 || !instruction.results.empty() || !weights.count(instruction.op))
+    return refuse("writes a weight that the program does not have");
+  if (!plan.weights[instruction.op]->trainable)
+    return refuse("writes weight '" + plan.weights[instruction.op]->name + "', which is not trainable");
+  return Error::success();
 }
 
 /// The parameters and results of a nested block must fit the instruction that runs it.
@@ -324,6 +408,8 @@ Error ProgramCheck::checkSetup() {
     current = block.instructions[currentIndex].get();
     if (current->kind != InstructionKind::Call)
       return refuse("sets the program up, but is no call");
+    if (llvm::any_of(current->operands, [&](uint32_t slot) { return trainable.count(slot) != 0; }))
+      return refuse("sets the program up with a weight that is trainable");
     if (Error error = checkInstruction(*current, 0, 1))
       return error;
   }

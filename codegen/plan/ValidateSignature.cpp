@@ -81,6 +81,9 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
   if (Error error = checkNames(where + ", outputs", signature.outputs))
     return error;
   for (const auto &symbol : signature.symbols) {
+    if (symbol->source != SymbolSource::InputDimension || symbol->source_index != 0)
+      return invalid(where, "symbol '" + symbol->name +
+                                "' is no dimension of an input, which this version does not run");
     // Sizes are multiplied by each other.
     if (symbol->traced < 0 || symbol->traced > kLargestSize)
       return invalid(where,
@@ -101,6 +104,13 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
   for (const auto &output : signature.outputs) {
     if (Error error = checkType(where + ", output '" + output->name + "'", output->type.get(), traced))
       return error;
+    if (output->phase > Phase::MAX || output->merge > OutputMerge::MAX)
+      return invalid(where + ", output '" + output->name + "'",
+                     "it is of an unknown phase, or merged in an unknown way");
+    const bool isPerMicrobatch = output->merge == OutputMerge::Join && output->phase != Phase::Update;
+    if (!isPerMicrobatch && signature.batch >= 0 && batchDimension(*output->type, signature.batch))
+      return invalid(where + ", output '" + output->name + "'",
+                     "it has a batch dimension, but is a sum over the batch, or of an update");
     if (output->stage >= plan.stages.size())
       return invalid(where + ", output '" + output->name + "'",
                      "comes from stage " + Twine(output->stage) + ", there are " + Twine(plan.stages.size()));

@@ -147,6 +147,43 @@ Error checkShape(const Twine &where, DType dtype, llvm::ArrayRef<int64_t> shape)
   return Error::success();
 }
 
+std::vector<int64_t> knownSizes(const TensorType &type) {
+  std::vector<int64_t> sizes;
+  for (const auto &dim : type.dims)
+    sizes.push_back(asConstant(*dim).value_or(-1));
+  return sizes;
+}
+
+/// The ranges must be in order and within `whole` indices; returns how many indices they have together.
+static llvm::Expected<int64_t> extentOf(const Twine &where, int64_t whole, const DimRanges &ranges) {
+  if (ranges.offsets.size() != ranges.sizes.size())
+    return invalid(where, Twine(ranges.offsets.size()) + " offsets of ranges and " +
+                              Twine(ranges.sizes.size()) + " sizes");
+  int64_t end = 0, total = 0;
+  for (auto [offset, size] : llvm::zip(ranges.offsets, ranges.sizes)) {
+    if (offset < end || offset > whole || size < 0 || size > whole - offset)
+      return invalid(where, "a range leaves the tensor or overlaps the one before");
+    end = offset + size;
+    total += size;
+  }
+  return total;
+}
+
+llvm::Expected<std::vector<int64_t>> partShape(const Twine &where, llvm::ArrayRef<int64_t> whole,
+                                               const std::vector<std::unique_ptr<DimRanges>> &ranges) {
+  std::vector<int64_t> shape = whole;
+  int64_t before = -1;
+  for (const auto &range : ranges) {
+    if (!range || int64_t(range->dim) <= before || range->dim >= shape.size() || whole[range->dim] < 0)
+      return invalid(where, "the ranges of a dimension are missing, or of a dimension that is not there, of "
+                            "unknown size, or no later one");
+    before = range->dim;
+    if (Error error = extentOf(where, whole[range->dim], *range).moveInto(shape[range->dim]))
+      return error;
+  }
+  return shape;
+}
+
 //===- Trees --------------------------------------------------------------===//
 
 static Error checkKeys(const Twine &where, const Tree &tree) {

@@ -19,40 +19,21 @@ static size_t rankCount(const Plan &plan) {
 
 //===- Weights ------------------------------------------------------------===//
 
-/// The pieces must be in order, within the weight, and add up to the shard.
-static Error checkSegments(const Twine &where, const Weight &weight, const WeightShard &shard) {
-  if (shard.segment_offsets.size() != shard.segment_sizes.size())
-    return invalid(where, Twine(shard.segment_offsets.size()) + " segment offsets and " +
-                              Twine(shard.segment_sizes.size()) + " segment sizes");
-  if (shard.segment_dim < 0)
-    return shard.segment_sizes.empty() ? Error::success()
-                                       : invalid(where, "segments, but no dimension that they split");
-  int64_t whole = weight.shape[shard.segment_dim], end = 0, total = 0;
-  for (auto [offset, size] : llvm::zip(shard.segment_offsets, shard.segment_sizes)) {
-    if (offset < end || offset > whole || size < 0 || size > whole - offset)
-      return invalid(where, "a segment leaves the weight or overlaps the one before");
-    end = offset + size;
-    total += size;
-  }
-  if (total != shard.shape[shard.segment_dim])
-    return invalid(where, "its segments add up to " + Twine(total) + ", its shape has " +
-                              Twine(shard.shape[shard.segment_dim]));
-  return Error::success();
-}
-
 static Error checkShard(const Twine &where, const Weight &weight, const WeightShard &shard) {
   if (Error error = checkName(where, shard.key))
     return error;
   if (Error error = checkShape(where, weight.dtype, shard.shape))
     return error;
-  int64_t rank = weight.shape.size();
-  if (shard.shape.size() != weight.shape.size() || shard.segment_dim < -1 || shard.segment_dim >= rank)
+  auto expected = partShape(where, weight.shape, shard.ranges);
+  if (!expected)
+    return expected.takeError();
+  if (shard.shape.size() != weight.shape.size())
     return invalid(where, "it has other dimensions than the weight");
-  for (int64_t dim = 0; dim < rank; ++dim)
-    if (dim != shard.segment_dim && shard.shape[dim] != weight.shape[dim])
-      return invalid(where, "dimension " + Twine(dim) + " is " + Twine(shard.shape[dim]) +
-                                ", the weight's is " + Twine(weight.shape[dim]) + " and not split");
-  return checkSegments(where, weight, shard);
+  for (auto [dim, size] : llvm::enumerate(shard.shape))
+    if (size != (*expected)[dim])
+      return invalid(where, "dimension " + Twine(dim) + " is " + Twine(size) + ", its ranges have " +
+                                Twine((*expected)[dim]));
+  return Error::success();
 }
 
 static Error checkWeight(const Plan &plan, const Weight &weight) {
@@ -65,6 +46,8 @@ static Error checkWeight(const Plan &plan, const Weight &weight) {
     return error;
   if (weight.wrapped_number && !weight.shape.empty())
     return invalid(where, "it is a number with dimensions");
+  if (weight.trainable && weight.role != WeightRole::Parameter)
+    return invalid(where, "it is trainable, but no parameter");
   std::set<uint32_t> ranks;
   for (const auto &shard : weight.shards) {
     std::string at = where + ", rank " + std::to_string(shard->rank);

@@ -40,7 +40,9 @@ static llvm::Expected<std::shared_ptr<plan::MappedFile>> map(llvm::StringRef pat
     return fail(path, llvm::Twine("is not a file") + expected);
   if (!file)
     return fail(path, "cannot be read: " + file.getError().message() +
-                          "; give a TorchScript archive, as torch.jit.save writes it");
+                          (file.getError() == std::errc::permission_denied
+                               ? "; give one that you may read"
+                               : "; give a TorchScript archive, as torch.jit.save writes it"));
   if (file->bytes() == 0)
     return fail(path, llvm::Twine("is empty") + expected);
   auto mapping = file->map();

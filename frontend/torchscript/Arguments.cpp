@@ -247,8 +247,8 @@ LogicalResult ArgumentMaker::missing(const std::string &name, const c10::TypePtr
     return error(name)
            << "is missing; forward takes a tensor of this name: give it in --inputs, or as --input " << name
            << ":DTYPE[SIZES]";
-  return error(name) << "is missing; forward takes a " << type->annotation_str()
-                     << " of this name: give it as --input " << name << "=VALUE";
+  return error(name) << "is missing; forward takes it, of type " << type->annotation_str()
+                     << ": give it as --input " << name << "=VALUE";
 }
 
 LogicalResult ArgumentMaker::finish() {

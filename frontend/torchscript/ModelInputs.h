@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// Example inputs by path: the argument's name, then the items of tuples, lists and dicts after dots
-/// (`past.0.key`).
+/// Example inputs of one signature by path: the argument's name, then the items of tuples, lists and dicts
+/// after dots (`past.0.key`).
 struct ModelInputs {
   struct Tensor {
     std::string name;
@@ -31,6 +31,10 @@ struct ModelInputs {
   /// The batch dimension that was made dynamic for micro-batches because the user named none; empty if there
   /// is none.
   std::string autoDynamic;
+  /// Name of the signature, which is the function's.
+  std::string signature = "forward";
+  /// How often it is requested, relative to the other signatures.
+  double frequency = 1;
 };
 
 } // namespace cleave

@@ -123,7 +123,7 @@ void MetaInterpreter::runOp(Operation *op) {
     runBlock(stage.getBody().front());
     return bindResults(stage.getResults(), stage.getBody().front().getTerminator()->getOperands());
   }
-  if (isa<ParamOp, ConstantOp, PerRankOp, SizeOp, StateOp>(op))
+  if (isa<ParamOp, ConstantOp, PerRankOp, SizeOp, StateOp, AccumulatedOp>(op))
     return runLeaf(op);
   if (auto operands = operandsOf(op))
     construct(op, std::move(*operands));
@@ -140,6 +140,8 @@ void MetaInterpreter::runLeaf(Operation *op) {
       set(param, emptyTensor(type));
     if (auto known = values.find(param); param.getWrapped() && known != values.end())
       known->second.toTensor().unsafeGetTensorImpl()->set_wrapped_number(true);
+  } else if (auto sum = dyn_cast<AccumulatedOp>(op)) {
+    set(sum, emptyTensor(cast<RankedTensorType>(sum.getType())));
   } else if (auto state = dyn_cast<StateOp>(op)) {
     // The value of a state depends on earlier requests.
     if (auto type = dyn_cast<RankedTensorType>(state.getType()))

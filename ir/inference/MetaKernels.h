@@ -1,6 +1,7 @@
 //===- MetaKernels.h - Families of kernels for the meta device --*- C++ -*-===//
 //
-// Private to ir/inference/.
+// Private to ir/inference/. MetaKernels.cpp has the kernels of operators for which libtorch has none on the
+// meta device; families with a file of their own are declared here.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_INFERENCE_METAKERNELS_H

@@ -13,6 +13,18 @@ static std::optional<OpShardingRule> broadcasts(OperatorOp op, const ExampleShap
   return elementwiseRule(operandShapes(op, shapes), *result);
 }
 
+/// input[b, c, …], weight[c] or weight[1]. An input of one dimension has one channel.
+static std::optional<OpShardingRule> prelu(OperatorOp op, const ExampleShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
+  if (!shape || !weight || weight->size() > 1)
+    return std::nullopt;
+  auto rule = ruleWithKind(*shape, {}, FactorKind::PassThrough, op->getNumOperands(), true);
+  if (weight->size() == 1)
+    rule->operands[1].push_back((*weight)[0] == 1 ? rule->addDim(FactorKind::NeedsReplication, 1)
+                                                  : rule->operands[0][1]);
+  return rule;
+}
+
 /// Transcendental functions cost about ten additions on vector units.
 static double costly(OperatorOp op, const ExampleShapes &shapes) {
   return 10.0 * shapes.elementsOf(op->getResult(0));
@@ -120,6 +132,7 @@ void addElementwise(SemanticsTable &table) {
       {.isElementwise = true, .hasStaticResultTypes = true, .flops = costly, .shardingRule = broadcasts});
   table.add({"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
             {.isElementwise = true, .identityOf = dropoutIdentity, .shardingRule = broadcasts});
+  table.add({"aten.prelu"}, {.hasStaticResultTypes = true, .shardingRule = prelu});
   table.add({"aten.empty_like"}, {.isElementwise = true,
                                   .hasStaticResultTypes = true,
                                   .isUninitialized = true,

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_COST_COMMUNICATION_H
 #define CLEAVE_PARTITIONER_COST_COMMUNICATION_H
 
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/machine/CollectiveCosts.h"
 #include "partitioner/sharding/ShardingPropagation.h"
 
@@ -22,7 +23,8 @@ public:
 
 private:
   double seconds(CollectiveKind kind, TensorRef tensor) const {
-    return costs.seconds(kind, function.bytesOf(tensor), ranks);
+    mlir::Operation *maker = tensor.value.getDefiningOp();
+    return (maker ? frequencyOf(maker) : 1) * costs.seconds(kind, function.bytesOf(tensor), ranks);
   }
 
   const AnalyzedFunction &function;

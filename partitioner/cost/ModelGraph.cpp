@@ -2,6 +2,8 @@
 #include "partitioner/cost/ModelGraph.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
+#include "partitioner/graph/JoinedNodes.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/graph/UsedValues.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
@@ -10,9 +12,6 @@
 using namespace mlir;
 
 namespace cleave {
-
-/// Buffers up to this size (tables of positions, frequencies) do not keep an operation from being recomputed.
-static constexpr int64_t kSmallWeightBytes = 64 << 10;
 
 /// The dtype's name in machine files; empty for a dtype without tables.
 static StringRef dtypeOf(OperatorOp op) {
@@ -55,7 +54,8 @@ double callSeconds(const Kernel &kernel, const DeviceGroup &group) {
   return most;
 }
 
-double operationSeconds(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
+/// operationSeconds of one execution.
+static double secondsOnce(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
   auto call = dyn_cast<OperatorOp>(op);
   if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
@@ -64,7 +64,7 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
       if (isa<OperatorOp>(inner) || inner.getNumRegions() > 0)
-        seconds += operationSeconds(&inner, shapes, group);
+        seconds += secondsOnce(&inner, shapes, group);
   if (!call)
     return seconds;
   const OpSemantics &semantics = semanticsOf(call.getName());
@@ -76,6 +76,10 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
                        (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);
   return seconds + group.collectives.seconds(*semantics.collective, whole, ranks);
+}
+
+double operationSeconds(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
+  return frequencyOf(op) * secondsOnce(op, shapes, group);
 }
 
 /// Operations that every stage repeats at no cost; not a list that is changed later.
@@ -94,14 +98,20 @@ static bool isSendable(Type type) {
 struct ModelGraphs::Costs {
   /// Costs on one kind of device group.
   struct OfKind {
-    /// Number of operations whose cones take at most `limit` seconds.
-    size_t countBelow(double limit) const {
-      return llvm::count_if(cones, [&](auto &cone) { return cone.second <= limit; });
+    /// True if the operation's cone takes at most the limit of its function.
+    bool isBelow(Operation *op, ArrayRef<double> limits) const {
+      return cones.lookup(op) <= limits[signatureOf(op)];
+    }
+    size_t countBelow(ArrayRef<double> limits) const {
+      return llvm::count_if(cones, [&](auto &cone) { return isBelow(cone.first, limits); });
     }
 
     llvm::DenseMap<Operation *, double> seconds, cones;
-    double total = 0;
+    /// By function of a joint function: seconds of its operations.
+    std::vector<double> totals;
   };
+  /// By kind and function: limits of the seconds of a cheap cone.
+  using Limits = std::vector<std::vector<double>>;
   Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups);
   double coneSeconds(Operation *op, const OfKind &kind) const;
 
@@ -114,8 +124,9 @@ ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups)
     : function(function), shapes(function) {
   for (const DeviceGroup &group : groups) {
     OfKind &kind = kinds.emplace_back();
+    kind.totals.resize(signaturesOf(function));
     for (Operation &op : function.getBody().front().without_terminator())
-      kind.total += kind.seconds[&op] = operationSeconds(&op, shapes, group);
+      kind.totals[signatureOf(&op)] += kind.seconds[&op] = operationSeconds(&op, shapes, group);
     for (Operation &op : function.getBody().front().without_terminator())
       kind.cones[&op] = coneSeconds(&op, kind);
   }
@@ -124,8 +135,7 @@ ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups)
 namespace {
 class GraphBuilder {
 public:
-  /// \param limits  by kind of device group: limit of the seconds of a cheap cone.
-  GraphBuilder(const ModelGraphs::Costs &costs, ArrayRef<double> limits)
+  GraphBuilder(const ModelGraphs::Costs &costs, const ModelGraphs::Costs::Limits &limits)
       : function(costs.function), shapes(costs.shapes), costs(costs), limits(limits) {}
 
   ModelGraph build();
@@ -134,9 +144,13 @@ private:
   /// True if the operation is cheap on all kinds of device groups.
   bool isCheap(Operation *op) const {
     return llvm::all_of(llvm::zip(costs.kinds, limits),
-                        [&](auto kind) { return std::get<0>(kind).cones.lookup(op) <= std::get<1>(kind); });
+                        [&](auto kind) { return std::get<0>(kind).isBelow(op, std::get<1>(kind)); });
   }
   void makeNodes();
+  /// Joins nodes of different functions that use one weight, or one state.
+  void joinSignatures();
+  std::vector<std::pair<uint32_t, uint32_t>> sharedUses();
+  std::vector<double> progressOfNodes() const;
   void connect();
   /// Collects the values of nodes or arguments behind `value`, through glue and cheap operations, and the
   /// weights.
@@ -147,7 +161,7 @@ private:
   func::FuncOp function;
   const ExampleShapes &shapes;
   const ModelGraphs::Costs &costs;
-  const ArrayRef<double> limits;
+  const ModelGraphs::Costs::Limits &limits;
   ModelGraph result;
   llvm::DenseMap<Operation *, uint32_t> nodeOf;
   llvm::StringMap<uint32_t> weightIds;
@@ -277,7 +291,80 @@ void GraphBuilder::connect() {
 ModelGraph GraphBuilder::build() {
   makeNodes();
   connect();
+  if (signaturesOf(function) > 1)
+    joinSignatures();
   return std::move(result);
+}
+
+//===- Several functions --------------------------------------------------===//
+
+namespace {
+/// Where functions use one weight or state: by function, the nodes of each module path.
+struct Uses {
+  llvm::MapVector<unsigned, llvm::MapVector<StringRef, SmallVector<uint32_t>>> nodes;
+
+  void add(Operation *op, uint32_t node) { nodes[signatureOf(op)][modulePath(op)].push_back(node); }
+  /// The node of the first function that has the same use, else its first one.
+  uint32_t homeOf(StringRef path, size_t index) const {
+    const auto &homes = nodes.front().second;
+    auto same = homes.find(path);
+    return same == homes.end() ? homes.front().second.front()
+                               : same->second[std::min(index, same->second.size() - 1)];
+  }
+};
+} // namespace
+
+/// Pairs of nodes: each use of a weight in a further function, and its home.
+std::vector<std::pair<uint32_t, uint32_t>> GraphBuilder::sharedUses() {
+  llvm::MapVector<StringRef, Uses> all;
+  for (auto [index, ops] : llvm::enumerate(result.nodes))
+    for (Operation *op : ops) {
+      llvm::SetVector<Value> sources;
+      llvm::SetVector<uint32_t> weights;
+      llvm::DenseSet<Value> seen;
+      for (Value value : usedValues(op))
+        sourcesOf(value, sources, weights, seen);
+      for (uint32_t weight : weights)
+        all[result.weightNames[weight]].add(op, index);
+      if (auto state = dyn_cast<StateOp>(op))
+        all[stateName(state)].add(op, index);
+    }
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  for (auto &[name, uses] : all)
+    for (auto &[signature, paths] : llvm::drop_begin(uses.nodes))
+      for (auto &[path, nodes] : paths)
+        for (auto [index, node] : llvm::enumerate(nodes))
+          pairs.push_back({uses.homeOf(path, index), node});
+  return pairs;
+}
+
+/// By node: the share of its function's seconds that comes before it.
+std::vector<double> GraphBuilder::progressOfNodes() const {
+  std::vector<double> totals(signaturesOf(function)), progress;
+  for (auto [node, ops] : llvm::zip(result.graph.nodes, result.nodes)) {
+    double &total = totals[signatureOf(ops.front())];
+    progress.push_back(total);
+    total += node.seconds;
+  }
+  for (auto [before, ops] : llvm::zip(progress, result.nodes))
+    if (const double total = totals[signatureOf(ops.front())]; total > 0)
+      before /= total;
+  return progress;
+}
+
+void GraphBuilder::joinSignatures() {
+  const std::vector<uint32_t> groupOf = joinNodes(result.graph, sharedUses(), progressOfNodes());
+  std::vector<std::vector<Operation *>> nodes;
+  for (auto [ops, group] : llvm::zip(result.nodes, groupOf)) {
+    nodes.resize(std::max<size_t>(nodes.size(), group + 1));
+    llvm::append_range(nodes[group], ops);
+    for (Operation *op : ops)
+      nodeOf[op] = group;
+  }
+  result = ModelGraph();
+  result.nodes = std::move(nodes);
+  weightIds.clear();
+  connect();
 }
 
 StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *, uint32_t kind)> seconds,
@@ -304,7 +391,7 @@ ModelGraphs::~ModelGraphs() = default;
 
 const ModelGraph &ModelGraphs::of(uint32_t stages) {
   constexpr double kNothing = -1;
-  auto graphBelow = [&](ArrayRef<double> limits) -> const ModelGraph & {
+  auto graphBelow = [&](const Costs::Limits &limits) -> const ModelGraph & {
     std::vector<size_t> counts;
     for (auto [kind, limit] : llvm::zip(costs->kinds, limits))
       counts.push_back(kind.countBelow(limit));
@@ -313,12 +400,16 @@ const ModelGraph &ModelGraphs::of(uint32_t stages) {
       known->second = GraphBuilder(*costs, limits).build();
     return known->second;
   };
-  std::vector<double> limits;
-  for (const Costs::OfKind &kind : costs->kinds)
-    limits.push_back(kind.total / stages / 100);
+  Costs::Limits limits, nothing;
+  for (const Costs::OfKind &kind : costs->kinds) {
+    nothing.emplace_back(kind.totals.size(), kNothing);
+    std::vector<double> &own = limits.emplace_back();
+    for (double total : kind.totals)
+      own.push_back(total / stages / 100);
+  }
   const ModelGraph &graph = graphBelow(limits);
   // A model of cheap operations only still needs nodes.
-  return graph.nodes.size() < stages ? graphBelow(std::vector<double>(limits.size(), kNothing)) : graph;
+  return graph.nodes.size() < stages ? graphBelow(nothing) : graph;
 }
 
 ModelGraph buildModelGraph(func::FuncOp function, ArrayRef<DeviceGroup> kinds, uint32_t stages) {

@@ -18,8 +18,13 @@ namespace cleave {
 /// Some operations are not in the graph, since every stage repeats them: parameters, constants, sizes, lists
 /// and tuples made in the function, and *cheap* operations (masks, positions, scalar arithmetic). An
 /// operation is cheap if its whole computation from the request's inputs and small buffers costs less than a
-/// hundredth of a stage. Operations connected by a value that is neither tensor nor scalar are one node; so
-/// are the operations between a state and its update.
+/// hundredth of a stage of its function. Operations connected by a value that is neither tensor nor scalar
+/// are one node; so are the operations between a state and its update.
+///
+/// The nodes of a joint function (JointFunction) are in an order that all its functions agree on. An
+/// operation of a further function that uses a weight is in one node with the operation of the first function
+/// that uses it in the same module, or else first of all; so a weight is in the same stages for all
+/// functions. States are joined likewise.
 struct ModelGraph {
   StageGraph graph;
   /// Operations of each node, in program order.
@@ -34,6 +39,9 @@ struct ModelGraph {
   StageGraph pricedBy(llvm::function_ref<double(mlir::Operation *, uint32_t kind)> seconds,
                       llvm::function_ref<int64_t(mlir::Value)> bytes) const;
 };
+
+/// Weights up to this size (tables of positions, frequencies) do not keep an operation from being recomputed.
+inline constexpr int64_t kSmallWeightBytes = 64 << 10;
 
 /// \param kinds  the kinds of device groups that operations are priced on. An operation is a node unless it
 /// is cheap on all of them.
@@ -72,7 +80,7 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 double callSeconds(const Kernel &kernel, const DeviceGroup &group);
 
 /// Seconds of one operation: callSeconds of its kernel, or the time of a collective in the group's slowest
-/// tensor-parallel group.
+/// tensor-parallel group. In a joint function they count as often as the signature is requested.
 double operationSeconds(mlir::Operation *op, const ExampleShapes &shapes, const DeviceGroup &group);
 
 /// Bytes of a value that one stage sends to another.

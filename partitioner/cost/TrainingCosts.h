@@ -63,8 +63,8 @@ struct TrainingStageCost {
 
 /// Bytes that Adam in mixed precision holds and moves per parameter, as in Megatron-LM.
 struct OptimizerBytes {
-  /// Bytes held beside the weight. A weight narrower than float32 has a float32 gradient, a float32 copy and
-  /// two moments; a float32 weight has a gradient and two moments.
+  /// Bytes held beside the weight, its gradient among them. A weight narrower than float32 has a float32
+  /// gradient, a float32 copy and two moments; a float32 weight has a gradient and two moments.
   static constexpr int64_t kGradient = 4, kNarrowState = kGradient + 4 + 8, kWideState = kGradient + 8;
   /// Bytes read or written by the optimizer step. Gradients are unscaled (8), their norm is computed (4),
   /// they are clipped (8) and cleared (4). Adam reads gradient, weight and moments and writes all but the

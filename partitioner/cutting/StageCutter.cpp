@@ -166,8 +166,7 @@ static SearchOutcome searchBelow(const std::optional<DeviceAssignment> &linear, 
   return best;
 }
 
-/// Costs of a cut by their definition, from nodes and values.
-static StageCut describe(const StageGraph &graph, const CutRequest &request, std::vector<uint32_t> stageOf) {
+StageCut describeCut(const StageGraph &graph, const CutRequest &request, std::vector<uint32_t> stageOf) {
   const size_t stages = request.stages.size();
   StageCut cut;
   cut.stageOf = std::move(stageOf);
@@ -458,7 +457,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
     found = std::move(other.found);
   if (!found)
     return tooHeavy(graph, request, ends, other.end == SearchEnd::Complete);
-  StageCut cut = describe(graph, request, std::move(found->deviceOf));
+  StageCut cut = describeCut(graph, request, std::move(found->deviceOf));
   cut.end = other.end;
   cut.downsets = other.downsets;
   cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRoundingFactor;

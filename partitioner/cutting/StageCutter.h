@@ -71,6 +71,9 @@ struct StageCut : SearchProof {
 /// starts; the message suggests what to change.
 llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &request);
 
+/// Costs of a cut by their definition, from nodes and values: `seconds`, `weightBytes` and `recvBytes`.
+StageCut describeCut(const StageGraph &graph, const CutRequest &request, std::vector<uint32_t> stageOf);
+
 } // namespace cleave
 
 #endif // CLEAVE_PARTITIONER_CUTTING_STAGECUTTER_H

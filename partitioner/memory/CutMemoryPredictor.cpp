@@ -1,6 +1,7 @@
 //===- CutMemoryPredictor.cpp - Memory as plans would predict it ----------===//
 #include "partitioner/memory/CutMemoryPredictor.h"
 #include "ir/semantics/OpSemantics.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/graph/UsedValues.h"
 #include "partitioner/memory/SpecializeRank.h"
 #include "partitioner/sharding/Sharding.h"
@@ -15,10 +16,11 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Assigns operations to stages as split-stages does.
+/// Assigns operations of one signature to stages as split-stages does.
 class StageBodies {
 public:
-  StageBodies(func::FuncOp function, const ModelGraph &model, ArrayRef<uint32_t> stageOf, uint32_t stages);
+  StageBodies(func::FuncOp function, const ModelGraph &model, ArrayRef<uint32_t> stageOf, uint32_t stages,
+              unsigned signature);
   /// \param own  maps values of the function to those of a tensor-parallel rank's program; null if they are
   /// the same.
   std::vector<StageBody> of(const IRMapping *own) const;
@@ -47,16 +49,17 @@ private:
 } // namespace
 
 StageBodies::StageBodies(func::FuncOp function, const ModelGraph &model, ArrayRef<uint32_t> stageOf,
-                         uint32_t count)
+                         uint32_t count, unsigned signature)
     : stages(count) {
   for (auto [ops, stage] : llvm::zip(model.nodes, stageOf))
     for (Operation *op : ops)
-      placed[op] = stage;
+      if (signatureOf(op) == signature)
+        placed[op] = stage;
   Block &block = function.getBody().front();
   for (Operation &op : block.without_terminator())
     if (auto found = placed.find(&op); found != placed.end())
       add(&op, found->second);
-  for (Value result : block.getTerminator()->getOperands()) {
+  for (Value result : resultsOf(function, signature)) {
     const uint32_t giver = giverOf(result);
     require(result, giver);
     stages[giver].outputs.insert(result);
@@ -202,14 +205,22 @@ int64_t CutMemoryPredictor::requestOutputBytes(Value value) const {
   return microbatch().isPart ? whole.bytesOf(value) : 0;
 }
 
-/// \param given  by stage: bytes of outputs that the rank keeps.
-static RankMemory heldBy(ArrayRef<StageBody> stages, ArrayRef<int64_t> given, uint32_t rank, uint32_t ranks,
-                         const Microbatch &microbatch, int64_t threads) {
+/// Programs of one signature run at a time, with the weights of all.
+/// \param signatures  stages of each signature.
+/// \param given       of each signature, by stage: bytes of outputs that the rank keeps.
+static RankMemory heldBy(ArrayRef<std::vector<StageBody>> signatures, ArrayRef<std::vector<int64_t>> given,
+                         uint32_t rank, uint32_t ranks, const Microbatch &microbatch, int64_t threads) {
   RankMemory held;
-  for (size_t stage = rank; stage < stages.size(); stage += ranks) {
-    const StageMemory memory = memoryOf(stages[stage], microbatch.inferred, microbatch.shapes, threads);
-    held.weights += memory.weightBytes;
-    held.activations = std::max(held.activations, memory.activationBytes + given[stage]);
+  for (size_t stage = rank; stage < signatures.front().size(); stage += ranks) {
+    llvm::DenseSet<Operation *> weights;
+    for (auto [stages, kept] : llvm::zip(signatures, given)) {
+      const StageBody &body = stages[stage];
+      const StageMemory memory = memoryOf(body, microbatch.inferred, microbatch.shapes, threads);
+      held.activations = std::max(held.activations, memory.activationBytes + kept[stage]);
+      for (Operation *op : body.ops)
+        if (isa<ParamOp>(op) && weights.insert(op).second)
+          held.weights += microbatch.shapes.bytesOf(op->getResult(0));
+    }
   }
   return held;
 }
@@ -217,13 +228,18 @@ static RankMemory heldBy(ArrayRef<StageBody> stages, ArrayRef<int64_t> given, ui
 std::vector<RankMemory> CutMemoryPredictor::of(const ModelGraph &model, ArrayRef<uint32_t> stageOf,
                                                uint32_t ranks) const {
   const uint32_t stages = *llvm::max_element(stageOf) + 1;
-  StageBodies split(function, model, stageOf, stages);
-  std::vector<int64_t> given(stages);
-  for (Value result : function.getBody().front().getTerminator()->getOperands())
-    given[split.giverOf(result)] += requestOutputBytes(result);
+  std::vector<StageBodies> splits;
+  std::vector<std::vector<int64_t>> given(signaturesOf(function), std::vector<int64_t>(stages));
+  for (auto [signature, kept] : llvm::enumerate(given)) {
+    const StageBodies &split = splits.emplace_back(function, model, stageOf, stages, signature);
+    for (Value result : resultsOf(function, signature))
+      kept[split.giverOf(result)] += requestOutputBytes(result);
+  }
   std::vector<RankMemory> held(ranks);
   for (const Program &program : programs) {
-    const std::vector<StageBody> bodies = split.of(program.specialized ? &program.own : nullptr);
+    std::vector<std::vector<StageBody>> bodies;
+    for (const StageBodies &split : splits)
+      bodies.push_back(split.of(program.specialized ? &program.own : nullptr));
     for (uint32_t rank = 0; rank < ranks; ++rank)
       for (int64_t count : threadsOf(program, rank)) {
         const RankMemory own = heldBy(bodies, given, rank, ranks, program.microbatch, count);
@@ -231,7 +247,8 @@ std::vector<RankMemory> CutMemoryPredictor::of(const ModelGraph &model, ArrayRef
           held[rank] = own;
       }
     // Only the first tensor-parallel rank holds the outputs.
-    given.assign(stages, 0);
+    for (std::vector<int64_t> &kept : given)
+      kept.assign(stages, 0);
   }
   return held;
 }

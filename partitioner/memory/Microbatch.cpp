@@ -1,6 +1,6 @@
 //===- Microbatch.cpp - A function at the size of a micro-batch -----------===//
 #include "partitioner/memory/Microbatch.h"
-#include "llvm/Support/MathExtras.h"
+#include "partitioner/graph/JointFunction.h"
 
 using namespace mlir;
 
@@ -8,12 +8,13 @@ namespace cleave {
 
 /// A function's symbols with the batch at the size of the largest micro-batch.
 static DictionaryAttr symbolsOfMicrobatch(func::FuncOp function, StringRef batch, int64_t count) {
-  auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
-  auto size = symbols ? dyn_cast_or_null<IntegerAttr>(symbols.get(batch)) : IntegerAttr();
-  if (!size)
-    return symbols;
-  NamedAttrList sizes(symbols);
-  sizes.set(batch, IntegerAttr::get(size.getType(), llvm::divideCeil(size.getInt(), count)));
+  const ExampleShapes part = partOfBatch(function, ExampleShapes(function), batch, count);
+  NamedAttrList sizes;
+  for (NamedAttribute symbol : function->getAttrOfType<DictionaryAttr>(kSymbolsAttr)) {
+    auto size = dyn_cast<IntegerAttr>(symbol.getValue());
+    sizes.set(symbol.getName(), size ? IntegerAttr::get(size.getType(), part.sizes().lookup(symbol.getName()))
+                                     : symbol.getValue());
+  }
   return sizes.getDictionary(function.getContext());
 }
 

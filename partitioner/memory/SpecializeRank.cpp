@@ -27,8 +27,8 @@ static void specialize(FirstRankOp op, unsigned rank) {
     weight->erase();
 }
 
-/// Specializes a weight; true if the type has changed.
-static bool specialize(ParamOp op, unsigned rank) {
+/// Specializes a weight, or a sum of gradients; true if the type has changed.
+template <typename ShardedOp> static bool specialize(ShardedOp op, unsigned rank) {
   auto shard = op.getShard();
   if (!shard || shard->extentOf(rank) == shard->extentOf(0))
     return false;
@@ -45,6 +45,7 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
   });
   function.walk([&](FirstRankOp op) { specialize(op, rank); });
   function.walk([&](ParamOp op) { hasOtherTypes |= specialize(op, rank); });
+  function.walk([&](AccumulatedOp op) { hasOtherTypes |= specialize(op, rank); });
   return hasOtherTypes ? inferTypes(function) : success();
 }
 

@@ -2,8 +2,8 @@
 #include "partitioner/search/PipelineForecaster.h"
 #include "partitioner/cutting/CutStatistics.h"
 #include "partitioner/cutting/StageStarts.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/machine/MakeError.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -14,7 +14,10 @@ PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSear
       contents(cache.contentsOf(function)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
-    obstacle = findBatchObstacle(function, request.batch);
+    for (func::FuncOp signature :
+         request.signatures.empty() ? ArrayRef(function) : ArrayRef(request.signatures))
+      if (!obstacle)
+        obstacle = findBatchObstacle(signature, request.batch);
 }
 
 /// Example shapes of a micro-batch.
@@ -22,8 +25,7 @@ const ExampleShapes &PipelineForecaster::shapesOf(const Configuration &configura
   const uint32_t count = configuration.microbatches * configuration.dataParallelSize;
   auto [known, isNew] = contents.microbatchShapes.try_emplace(count, contents.wholeBatch);
   if (isNew && count > 1)
-    known->second = contents.wholeBatch.resized(
-        request.batch, llvm::divideCeil(contents.wholeBatch.sizes().lookup(request.batch), count));
+    known->second = partOfBatch(function, contents.wholeBatch, request.batch, count);
   return known->second;
 }
 

@@ -367,9 +367,9 @@ double Search::costOf(const Candidate &candidate) const {
     for (const AnalyzedCall *call : analyzed.callsTaking(tensor))
       if (llvm::none_of(call->uses, [&](OpOperand *use) { return gathers.contains(use); }))
         calls.insert(call->op);
-  double saved = 0;
+  double saved = 0, dispatch = request.group.dispatchSeconds();
   for (Operation *call : calls)
-    saved += std::max(operationSeconds(call, shapes, request.group) - request.group.dispatchSeconds(), 0.);
+    saved += std::max(operationSeconds(call, shapes, request.group) - frequencyOf(call) * dispatch, 0.);
   return candidate.seconds - saved * (ranks - 1) / ranks;
 }
 

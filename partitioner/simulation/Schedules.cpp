@@ -52,8 +52,8 @@ private:
 
   const Pipeline &pipeline;
   bool isSplit;
-  /// By stage: stages that send to it, and stages that it sends to.
-  std::vector<std::vector<uint32_t>> sources, targets;
+  /// By stage: stages that send to it, and stages that it sends to; activations, and gradients.
+  std::vector<std::vector<uint32_t>> sources, targets, gradientSources, gradientTargets;
   std::vector<uint32_t> rankIsFree;
   Ends forwardEnds, backwardEnds;
   std::vector<Event> events;
@@ -61,13 +61,24 @@ private:
 } // namespace
 
 Layout::Layout(const Pipeline &pipeline, bool isSplit)
-    : pipeline(pipeline), isSplit(isSplit), sources(pipeline.stages), targets(pipeline.stages),
-      rankIsFree(pipeline.pipelineRanks),
+    : pipeline(pipeline), isSplit(isSplit), sources(pipeline.stages), targets(sources),
+      gradientSources(sources), gradientTargets(sources), rankIsFree(pipeline.pipelineRanks),
       forwardEnds(pipeline.stages, std::vector<uint32_t>(pipeline.microbatches)), backwardEnds(forwardEnds) {
   for (const plan::Transfer &transfer : pipeline.transfers) {
     assert(transfer.from < transfer.to && transfer.to < pipeline.stages && "transfers go to later stages");
     sources[transfer.to].push_back(transfer.from);
     targets[transfer.from].push_back(transfer.to);
+  }
+  if (!pipeline.gradientTransfers) {
+    gradientSources = targets;
+    gradientTargets = sources;
+    return;
+  }
+  for (const plan::Transfer &transfer : *pipeline.gradientTransfers) {
+    assert(transfer.to < transfer.from && transfer.from < pipeline.stages &&
+           "gradients go to earlier stages");
+    gradientSources[transfer.to].push_back(transfer.from);
+    gradientTargets[transfer.from].push_back(transfer.to);
   }
 }
 
@@ -84,7 +95,7 @@ std::optional<uint32_t> Layout::beginOf(const Pass &pass) const {
     follow(forwardEnds, sources[pass.stage]);
   if (pass.kind == ActionKind::BackwardInput) {
     follow(forwardEnds, pass.stage);
-    follow(backwardEnds, targets[pass.stage]);
+    follow(backwardEnds, gradientSources[pass.stage]);
   }
   return isReady ? std::optional(begin) : std::nullopt;
 }
@@ -97,10 +108,11 @@ void Layout::add(const Pass &pass, uint32_t begin) {
   if (isWeight)
     return;
   (isForward ? forwardEnds : backwardEnds)[pass.stage][pass.microbatch] = end;
-  for (uint32_t peer : (isForward ? targets : sources)[pass.stage])
+  for (uint32_t peer : (isForward ? targets : gradientTargets)[pass.stage])
     // Stages of one rank exchange values without actions.
     if (peer % pipeline.pipelineRanks != pass.stage % pipeline.pipelineRanks)
-      events.push_back({end, /*isPass=*/false, pass.microbatch, pass.stage, peer, ActionKind::Send});
+      events.push_back({end, /*isPass=*/false, pass.microbatch, pass.stage, peer,
+                        isForward ? ActionKind::Send : ActionKind::SendGrad});
 }
 
 std::vector<Event> Layout::run(llvm::ArrayRef<std::vector<Pass>> orders) {
@@ -151,8 +163,8 @@ static plan::Schedule dealOut(const Pipeline &pipeline, llvm::StringRef name,
   }
   for (const Event &event : Layout(pipeline, isSplit).run(orders)) {
     append(schedule, pipeline, event.kind, event.stage, event.microbatch, event.peer);
-    if (event.kind == ActionKind::Send)
-      append(schedule, pipeline, ActionKind::Recv, event.peer, event.microbatch, event.stage);
+    if (plan::isSend(event.kind))
+      append(schedule, pipeline, plan::counterpartOf(event.kind), event.peer, event.microbatch, event.stage);
     if (event.kind == ActionKind::BackwardInput && !isSplit)
       append(schedule, pipeline, ActionKind::BackwardWeight, event.stage, event.microbatch, /*peer=*/0);
   }
@@ -227,6 +239,33 @@ static size_t warmUpOf(TrainingSchedule kind, const Pipeline &pipeline, uint32_t
 llvm::StringRef nameOf(TrainingSchedule kind) {
   static constexpr llvm::StringLiteral names[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
   return names[static_cast<size_t>(kind)];
+}
+
+std::optional<TrainingSchedule> trainingScheduleNamed(llvm::StringRef name) {
+  for (auto kind : {TrainingSchedule::Gpipe, TrainingSchedule::OneForwardOneBackward,
+                    TrainingSchedule::Interleaved, TrainingSchedule::ZeroBubbleH1})
+    if (nameOf(kind) == name)
+      return kind;
+  return std::nullopt;
+}
+
+void appendUpdates(plan::Schedule &schedule, const plan::Plan &plan) {
+  auto act = [&](uint32_t stage, ActionKind kind, uint32_t bucket) {
+    for (uint32_t rank : plan.stages[stage]->ranks) {
+      auto action = std::make_unique<plan::Action>();
+      action->kind = kind;
+      action->stage = stage;
+      action->bucket = bucket;
+      schedule.ranks[rank]->actions.push_back(std::move(action));
+    }
+  };
+  for (auto [index, bucket] : llvm::enumerate(plan.buckets))
+    for (const auto &part : bucket->parts)
+      act(part->stage, ActionKind::Reduce, index);
+  for (const auto &program : plan.programs)
+    if (program->signature == schedule.signature && program->phase == plan::Phase::Update &&
+        program->tp_rank == 0)
+      act(program->stage, ActionKind::Update, 0);
 }
 
 plan::Schedule gpipe(const Pipeline &pipeline) {

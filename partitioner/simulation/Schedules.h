@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace cleave {
@@ -20,6 +21,9 @@ struct Pipeline {
   std::vector<plan::Transfer> transfers = {};
   /// Consecutive ranks of the plan that form one pipeline rank: its data-parallel and tensor-parallel ranks.
   uint32_t ranksPerDeviceGroup = 1;
+  /// Transfers of gradients, from a later stage to an earlier one. Nothing: gradients come back wherever
+  /// values go.
+  std::optional<std::vector<plan::Transfer>> gradientTransfers = std::nullopt;
 };
 
 // Every generator fixes the order of a pipeline rank's passes and lays them out in time: a forward pass and
@@ -64,6 +68,13 @@ enum class TrainingSchedule {
 
 /// `gpipe`, `1f1b`, `interleaved`, `zb-h1`.
 llvm::StringRef nameOf(TrainingSchedule kind);
+
+/// Nothing for other names.
+std::optional<TrainingSchedule> trainingScheduleNamed(llvm::StringRef name);
+
+/// Appends what a training step does when all gradients are there: each rank reduces the buckets of its
+/// stages, in the order of the plan, and updates its stages. `plan` has programs and buckets.
+void appendUpdates(plan::Schedule &schedule, const plan::Plan &plan);
 
 /// \returns an error if the kind allows one stage per pipeline rank (1F1B, ZB-H1) and there are more.
 llvm::Expected<plan::Schedule> makeTrainingSchedule(TrainingSchedule kind, const Pipeline &pipeline);

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <optional>
 #include <tuple>
 
@@ -56,6 +57,7 @@ private:
   }
   std::optional<double> readyTime(uint32_t rank, const Action &action) const;
   void advance(uint32_t rank);
+  std::vector<uint32_t> togetherWith(uint32_t rank, const Action &action) const;
   bool compute(uint32_t rank, const Action &action);
   bool meet(uint32_t rank, const Action &action);
   bool send(uint32_t rank, const Action &action);
@@ -72,6 +74,8 @@ private:
   /// By stage: the first of its ranks, and the kind of its last pass.
   std::vector<uint32_t> firstRank;
   std::vector<ActionKind> lastPass;
+  /// By bucket: the ranks that reduce it.
+  std::map<uint32_t, std::vector<uint32_t>> reducers;
   std::vector<Progress> progress;
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, double> linkIsFree;
   std::vector<uint32_t> awake;
@@ -81,16 +85,18 @@ private:
 
 static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
 
-static bool isTransport(const Action &action) {
-  return action.kind == ActionKind::Send || action.kind == ActionKind::Recv;
-}
+static bool isTransport(const Action &action) { return plan::isTransport(action.kind); }
 
 static Key keyOf(ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t peer = 0) {
   return {static_cast<uint32_t>(kind), stage, microbatch, peer};
 }
 
 static Key keyOf(const Action &action) {
-  return keyOf(action.kind, action.stage, action.microbatch, isTransport(action) ? action.peer_stage : 0);
+  const bool reduces = action.kind == ActionKind::Reduce;
+  return keyOf(action.kind, reduces ? 0 : action.stage, action.microbatch,
+               isTransport(action) ? action.peer_stage
+               : reduces           ? action.bucket
+                                   : 0);
 }
 
 Simulator::Simulator(const plan::Schedule &schedule, const PipelineCosts &costs)
@@ -112,6 +118,8 @@ Simulator::Simulator(const plan::Schedule &schedule, const PipelineCosts &costs)
             std::min<uint32_t>(firstRank[action->stage], rank - rank % costs.ranksPerDeviceGroup);
         if (action->kind <= ActionKind::BackwardWeight)
           lastPass[action->stage] = std::max(lastPass[action->stage], action->kind);
+        if (action->kind == ActionKind::Reduce)
+          reducers[action->bucket].push_back(rank);
       }
 }
 
@@ -130,7 +138,7 @@ static bool isSound(const Link &link) {
 Error Simulator::checkCosts() const {
   for (auto [index, stage] : llvm::enumerate(costs.stages))
     if (!isAmount(stage.forward) || !isAmount(stage.inputGradient) || !isAmount(stage.weightGradient) ||
-        stage.activationBytes < 0)
+        !isAmount(stage.update) || !isAmount(stage.reduce) || stage.activationBytes < 0)
       return invalid(schedule, "the costs of stage " + llvm::Twine(index) + " are negative or not finite");
   for (auto &[place, bytes] : costs.activationOverrides)
     if (place.first >= costs.stages.size() || bytes < 0)
@@ -179,6 +187,10 @@ double Simulator::secondsOf(const Action &action) const {
     return cost.inputGradient;
   case ActionKind::BackwardWeight:
     return cost.weightGradient;
+  case ActionKind::Update:
+    return cost.update;
+  case ActionKind::Reduce:
+    return cost.reduce;
   default:
     return 0;
   }
@@ -201,26 +213,27 @@ std::optional<double> Simulator::readyTime(uint32_t rank, const Action &action) 
       time = std::max(time, found->second);
   };
   // Values come by a receive, or from a stage of the same rank.
-  auto afterValues = [&](ArrayRef<uint32_t> stages) {
+  auto afterValues = [&](ActionKind kind, ArrayRef<uint32_t> stages) {
     for (uint32_t stage : stages) {
       const bool isLocal = firstRank[stage] == firstRank[action.stage];
-      const Key receive = keyOf(ActionKind::Recv, action.stage, action.microbatch, stage);
+      const Key receive = keyOf(kind, action.stage, action.microbatch, stage);
       isReady &= isLocal || own.posted.contains(receive);
       after(isLocal ? keyOf(action.kind, stage, action.microbatch) : receive);
     }
   };
   auto afterOwn = [&](ActionKind kind) { after(keyOf(kind, action.stage, action.microbatch)); };
   if (action.kind == ActionKind::Forward)
-    afterValues(sources[action.stage]);
+    afterValues(ActionKind::Recv, sources[action.stage]);
   if (action.kind == ActionKind::BackwardInput) {
     afterOwn(ActionKind::Forward);
-    afterValues(targets[action.stage]);
+    afterValues(ActionKind::RecvGrad, targets[action.stage]);
   }
   if (action.kind == ActionKind::BackwardWeight)
     afterOwn(ActionKind::BackwardInput);
-  // Activations go to later stages, gradients to earlier ones.
   if (action.kind == ActionKind::Send)
-    afterOwn(action.stage < action.peer_stage ? ActionKind::Forward : ActionKind::BackwardInput);
+    afterOwn(ActionKind::Forward);
+  if (action.kind == ActionKind::SendGrad)
+    afterOwn(ActionKind::BackwardInput);
   return isReady ? std::optional(time) : std::nullopt;
 }
 
@@ -232,13 +245,23 @@ void Simulator::finish(uint32_t rank, const Action &action, double end) {
   ++own.next;
 }
 
-/// Runs a pass once all ranks of the tensor-parallel group have reached it.
-bool Simulator::compute(uint32_t rank, const Action &action) {
+/// The ranks that begin an action together: those that reduce a bucket, or a tensor-parallel group.
+std::vector<uint32_t> Simulator::togetherWith(uint32_t rank, const Action &action) const {
+  if (action.kind == ActionKind::Reduce)
+    return reducers.find(action.bucket)->second;
   const uint32_t size = costs.tensorParallelSize ? costs.tensorParallelSize : costs.ranksPerDeviceGroup,
-                 first = rank - rank % size,
-                 end = std::min<uint64_t>(uint64_t(first) + size, progress.size());
+                 first = rank - rank % size;
+  std::vector<uint32_t> ranks;
+  for (uint32_t own = first; own < std::min<uint64_t>(uint64_t(first) + size, progress.size()); ++own)
+    ranks.push_back(own);
+  return ranks;
+}
+
+/// Runs a pass once all ranks that begin it together have reached it.
+bool Simulator::compute(uint32_t rank, const Action &action) {
+  const std::vector<uint32_t> ranks = togetherWith(rank, action);
   double begin = 0;
-  for (uint32_t own = first; own < end; ++own) {
+  for (uint32_t own : ranks) {
     const Action *next = head(own);
     const auto ready = next && keyOf(*next) == keyOf(action) ? readyTime(own, *next) : std::nullopt;
     if (!ready)
@@ -246,7 +269,7 @@ bool Simulator::compute(uint32_t rank, const Action &action) {
     begin = std::max(begin, *ready);
   }
   const double seconds = secondsOf(action);
-  for (uint32_t own = first; own < end; ++own) {
+  for (uint32_t own : ranks) {
     simulation.ranks[own].busySeconds += seconds;
     progress[own].free = begin;
     finish(own, *head(own), begin + seconds);
@@ -258,11 +281,11 @@ bool Simulator::compute(uint32_t rank, const Action &action) {
 
 /// Runs a send and its receive once both ranks have reached them.
 bool Simulator::meet(uint32_t rank, const Action &action) {
-  const bool sends = action.kind == ActionKind::Send;
+  const bool sends = plan::isSend(action.kind);
   const uint32_t other = counterpartOf(rank, action.peer_stage);
   const Action *partner = head(other);
   const Key wanted =
-      keyOf(sends ? ActionKind::Recv : ActionKind::Send, action.peer_stage, action.microbatch, action.stage);
+      keyOf(plan::counterpartOf(action.kind), action.peer_stage, action.microbatch, action.stage);
   if (!partner || keyOf(*partner) != wanted)
     return false;
   std::optional<double> ready = readyTime(rank, action), otherReady = readyTime(other, *partner);
@@ -289,7 +312,9 @@ bool Simulator::send(uint32_t rank, const Action &action) {
   const double departure = std::max(*ready, linkFree);
   linkFree = departure + bytesBetween(action.stage, action.peer_stage) / link.bytesPerSecond;
   const double arrival = linkFree + link.latencySeconds;
-  progress[other].ends[keyOf(ActionKind::Recv, action.peer_stage, action.microbatch, action.stage)] = arrival;
+  progress[other]
+      .ends[keyOf(plan::counterpartOf(action.kind), action.peer_stage, action.microbatch, action.stage)] =
+      arrival;
   simulation.ranks[rank].timeline.push_back({action, departure, arrival});
   ++progress[rank].next;
   awake.push_back(other);
@@ -305,7 +330,7 @@ void Simulator::advance(uint32_t rank) {
     } else if (!costs.overlapsTransfers) {
       if (!meet(rank, *action))
         return;
-    } else if (action->kind == ActionKind::Send) {
+    } else if (plan::isSend(action->kind)) {
       if (!send(rank, *action))
         return;
     } else {
@@ -323,8 +348,7 @@ Error Simulator::checkDone() const {
   for (uint32_t rank = 0; rank < progress.size(); ++rank) {
     const Action *action = head(rank);
     for (const TimedAction &timed : simulation.ranks[rank].timeline)
-      if (!action && timed.action.kind == ActionKind::Recv &&
-          !progress[rank].ends.contains(keyOf(timed.action)))
+      if (!action && plan::isReceive(timed.action.kind) && !progress[rank].ends.contains(keyOf(timed.action)))
         action = &timed.action;
     if (action)
       waiting.push_back("rank " + std::to_string(rank) + " at " + plan::toString(*action));
@@ -338,7 +362,7 @@ Error Simulator::checkDone() const {
 /// Ends the receives that were posted before their messages arrived.
 void Simulator::endReceives(uint32_t rank) {
   for (TimedAction &timed : simulation.ranks[rank].timeline)
-    if (timed.action.kind == ActionKind::Recv)
+    if (plan::isReceive(timed.action.kind))
       timed.end = std::max(timed.begin, progress[rank].ends.lookup(keyOf(timed.action)));
 }
 
@@ -390,9 +414,9 @@ Error Simulator::followValues(uint32_t rank) {
       for (uint32_t stage : stages)
         changes.push_back({time, sign * bytesBetween(action.stage, stage), 0});
     };
-    if (action.kind == ActionKind::Send)
+    if (plan::isSend(action.kind))
       change(timed.end, action.peer_stage, -1);
-    if (action.kind == ActionKind::Recv)
+    if (plan::isReceive(action.kind))
       change(costs.overlapsTransfers ? timed.begin : timed.end, action.peer_stage, 1);
     if (action.kind == ActionKind::Forward) {
       change(timed.begin, sources[action.stage], -1);

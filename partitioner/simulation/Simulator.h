@@ -19,6 +19,8 @@ struct StageCost {
   /// Bytes held from the beginning of its forward pass to the end of the micro-batch's last pass in the
   /// schedule.
   int64_t activationBytes = 0;
+  /// Seconds of its update, and of each reduction of its gradients, once a step.
+  double update = 0, reduce = 0;
 };
 
 /// Bytes that stage `from` sends to stage `to` for one micro-batch. Gradients of as many bytes come back.

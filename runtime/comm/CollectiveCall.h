@@ -2,10 +2,13 @@
 #ifndef CLEAVE_RUNTIME_COMM_COLLECTIVECALL_H
 #define CLEAVE_RUNTIME_COMM_COLLECTIVECALL_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
 #include <ATen/core/Tensor.h>
 #include <c10/util/DimVector.h>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace cleave::runtime {
@@ -14,21 +17,28 @@ enum class CollectiveOp : uint8_t { AllReduce, AllGather, ReduceScatter, AllToAl
 
 /// `all_reduce`.
 const char *nameOf(CollectiveOp operation);
+/// The collective of an operator, by its name (`spmd::all_reduce`); nothing for all others, `spmd::shard`
+/// among them.
+std::optional<CollectiveOp> collectiveOf(llvm::StringRef operatorName);
 
 /// One rank's call of a collective: the operation, and dtype and sizes of the tensor that the rank passes.
 struct CollectiveCall {
   CollectiveOp operation = CollectiveOp::AllReduce;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::DimVector sizes;
-  /// Dimensions or root; -1 where there is none. The size of dimension `dim` may differ between ranks.
-  int64_t dim = -1, other = -1;
+  /// all_gather, reduce_scatter: the dimension. all_to_all: the dimension that is gathered. Else -1. Where it
+  /// is gathered, its size may differ between ranks.
+  int64_t dim = -1;
+  /// all_to_all: the dimension that is split. broadcast: the root. Else -1.
+  int64_t splitDimOrRoot = -1;
 };
 
-CollectiveCall callOf(CollectiveOp operation, const at::Tensor &tensor, int64_t dim = -1, int64_t other = -1);
+CollectiveCall callOf(CollectiveOp operation, const at::Tensor &tensor, int64_t dim = -1,
+                      int64_t splitDimOrRoot = -1);
 
 /// Throws where the ranks of a group call different collectives, or pass tensors that do not match. `call(i)`
-/// is the call of rank `firstRank + i`.
-void verifyCollectiveMatch(uint32_t firstRank, uint32_t count,
+/// is the call of rank `ranks[i]`.
+void verifyCollectiveMatch(llvm::ArrayRef<uint32_t> ranks,
                            llvm::function_ref<const CollectiveCall &(uint32_t)> call);
 
 } // namespace cleave::runtime

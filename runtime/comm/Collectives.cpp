@@ -1,44 +1,43 @@
-//===- Collectives.cpp - Kernels of the operators between ranks -----------===//
-#include "collectives/Collectives.h"
-#include "runtime/comm/Communicator.h"
-#include <torch/library.h>
+//===- Collectives.cpp - Calls of collectives by their operands -----------===//
+#include "runtime/comm/Collectives.h"
+#include <c10/util/DimVector.h>
 
 namespace cleave::runtime {
 
-using at::IntArrayRef;
-using at::Tensor;
-
-static thread_local Communicator *current = nullptr;
-
-CommunicatorScope::CommunicatorScope(Communicator *communicator) : outer(current) { current = communicator; }
-CommunicatorScope::~CommunicatorScope() { current = outer; }
-
-/// The communicator of this thread.
-static Communicator &group() {
-  TORCH_CHECK(current, "found no tensor group, expected a plan with tp above 1, whose ranks are one");
-  return *current;
+/// The numbers of a list operand.
+static c10::DimVector numbersOf(const c10::IValue &list) {
+  TORCH_CHECK(list.isIntList(), "found ", list.tagKind(), ", expected a list of integers");
+  const auto numbers = list.toIntList();
+  return c10::DimVector(numbers.begin(), numbers.end());
 }
 
-void registerCollectiveKernels() {
-  registerCollectives();
-  static const auto kernels = [](c10::DispatchKey key) {
-    torch::Library library(torch::Library::IMPL, "spmd", key, __FILE__, __LINE__);
-    library.impl("all_reduce", [](const Tensor &tensor) { return group().allReduce(tensor); });
-    library.impl("all_gather", [](const Tensor &tensor, int64_t dim, IntArrayRef pieces) {
-      return group().allGather(tensor, dim, pieces);
-    });
-    library.impl("reduce_scatter", [](const Tensor &tensor, int64_t dim, IntArrayRef ranges) {
-      return group().reduceScatter(tensor, dim, ranges);
-    });
-    library.impl("all_to_all",
-                 [](const Tensor &tensor, int64_t from, IntArrayRef pieces, int64_t to, IntArrayRef ranges) {
-                   return group().allToAll(tensor, from, pieces, to, ranges);
-                 });
-    library.impl("broadcast",
-                 [](const Tensor &tensor, int64_t root) { return group().broadcast(tensor, root); });
-    return library;
-  };
-  static torch::Library onCpu = kernels(c10::DispatchKey::CPU), onCuda = kernels(c10::DispatchKey::CUDA);
+static at::Tensor call(Communicator &group, CollectiveOp operation, const at::Tensor &tensor,
+                       const torch::jit::Stack &stack) {
+  switch (operation) {
+  case CollectiveOp::AllReduce:
+    return group.allReduce(tensor);
+  case CollectiveOp::AllGather:
+    return group.allGather(tensor, stack.at(1).toInt(), numbersOf(stack.at(2)));
+  case CollectiveOp::ReduceScatter:
+    return group.reduceScatter(tensor, stack.at(1).toInt(), numbersOf(stack.at(2)));
+  case CollectiveOp::AllToAll:
+    return group.allToAll(tensor, stack.at(1).toInt(), numbersOf(stack.at(2)), stack.at(3).toInt(),
+                          numbersOf(stack.at(4)));
+  case CollectiveOp::Broadcast:
+    return group.broadcast(tensor, stack.at(1).toInt());
+  }
+  TORCH_INTERNAL_ASSERT(false, "a collective of no known kind");
+}
+
+void callCollective(Communicator *group, CollectiveOp operation, torch::jit::Stack &stack) {
+  TORCH_CHECK(group,
+              "found no group of ranks, expected a plan with several ranks along the axis of the collective");
+  const c10::IValue &operand = stack.at(0);
+  TORCH_CHECK(operand.isTensor() && operand.toTensor().defined(), "found ", operand.tagKind(),
+              ", expected a tensor");
+  at::Tensor result = call(*group, operation, operand.toTensor(), stack);
+  stack.clear();
+  stack.emplace_back(std::move(result));
 }
 
 } // namespace cleave::runtime

@@ -1,17 +1,20 @@
-//===- Communicator.h - A tensor-parallel group -----------------*- C++ -*-===//
+//===- Communicator.h - A rank in its group ---------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 #define CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 namespace cleave::runtime {
 
-/// Communicator of one rank in its tensor-parallel group. All ranks of the group call the same collectives in
-/// the same order. collectives/Collectives.h defines the results, and what ranges and pieces are. Reductions
-/// add element by element in rank order, and in float32 for narrower floats, so results are bitwise
-/// deterministic; an all-reduce over NCCL adds in the order that NCCL chooses. Throws c10::Error where ranks
-/// disagree, when the request fails meanwhile, and at its deadline.
+/// Communicator of one rank in a group: ranks along one axis of the mesh, or those that share a tied weight.
+/// All ranks of the group call the same collectives in the same order. collectives/Collectives.h defines the
+/// results, and what ranges and pieces are. Reductions add element by element in rank order, and in float32
+/// for narrower floats, so results are bitwise deterministic; an all-reduce over NCCL adds in the order that
+/// NCCL chooses. Throws c10::Error where ranks disagree, when the request fails meanwhile, and at its
+/// deadline.
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -23,21 +26,12 @@ public:
   virtual at::Tensor broadcast(const at::Tensor &tensor, int64_t root) = 0;
 };
 
-/// Sets the communicator of operators that this thread executes, while the object lives; null for none.
-class CommunicatorScope {
-public:
-  explicit CommunicatorScope(Communicator *communicator);
-  ~CommunicatorScope();
-  CommunicatorScope(const CommunicatorScope &) = delete;
-  CommunicatorScope &operator=(const CommunicatorScope &) = delete;
-
-private:
-  Communicator *const outer;
-};
-
-/// Registers PyTorch kernels for the operators of collectives/Collectives.h. They use the communicator of
-/// their thread. May be called again.
-void registerCollectiveKernels();
+/// `first` and the `count - 1` ranks behind it.
+inline std::vector<uint32_t> consecutiveRanks(uint32_t first, uint32_t count) {
+  std::vector<uint32_t> ranks(count);
+  std::iota(ranks.begin(), ranks.end(), first);
+  return ranks;
+}
 
 } // namespace cleave::runtime
 

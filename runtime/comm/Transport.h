@@ -79,8 +79,8 @@ public:
   /// The values of `keys`, all of which are set.
   virtual std::vector<std::string> values(const std::vector<std::string> &keys) = 0;
   virtual void erase(const std::string &key) = 0;
-  /// A view of the keys below `prefix`: those of a store whose `Launch::prefix` is followed by `/` and
-  /// `prefix`.
+  /// A view of the keys below `prefix`: the keys that a store opened with the prefix `Launch::prefix/prefix`
+  /// has.
   virtual std::unique_ptr<Store> withPrefix(const std::string &prefix) = 0;
 };
 

@@ -49,7 +49,7 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
 
 /// Worker thread of one device. Runs tasks in the order in which they were posted, in inference mode, with
 /// its memory counted and with intra-op threads of its own. On a GPU it has its own stream, so that several
-/// devices on one GPU run concurrently.
+/// workers on one GPU run concurrently.
 class DeviceWorker {
 public:
   /// \param intraOpThreads  number of intra-op threads; at least 1.

@@ -8,7 +8,6 @@ namespace cleave::runtime {
 
 using llvm::Error;
 using llvm::Twine;
-using plan::ActionKind;
 
 static Error unsupported(const Twine &found, const Twine &expected) {
   return llvm::createStringError("plan has " + found + ", but this version runs " + expected + " only");
@@ -17,11 +16,6 @@ static Error unsupported(const Twine &found, const Twine &expected) {
 static Error checkSchedule(const plan::Schedule &schedule) {
   if (schedule.slices != 1)
     return unsupported(Twine(schedule.slices) + " sequence slices", "one slice");
-  for (const auto &rank : schedule.ranks)
-    for (const auto &action : rank->actions)
-      if (!llvm::is_contained({ActionKind::Forward, ActionKind::Send, ActionKind::Recv}, action->kind))
-        return unsupported(Twine("training actions (") + plan::wire::EnumNameActionKind(action->kind) + ")",
-                           "forward passes");
   return Error::success();
 }
 
@@ -73,7 +67,7 @@ Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
   return Error::success();
 }
 
-size_t rankCount(const plan::Plan &plan) { return size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp; }
+size_t rankCount(const plan::Plan &plan) { return plan::rankCount(*plan.mesh); }
 
 uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action) {
   const auto &own = plan.stages[action.stage]->ranks, &others = plan.stages[action.peer_stage]->ranks;
@@ -83,7 +77,8 @@ uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &actio
 bool producesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf) {
   const plan::Signature &own = *plan.signatures[signature];
   const plan::Output &output = *own.outputs[leaf];
-  const bool isShared = own.batch >= 0 && plan::batchDimension(*output.type, own.batch);
+  const bool isShared = output.merge == plan::OutputMerge::Sum ||
+                        (own.batch >= 0 && plan::batchDimension(*output.type, own.batch));
   return llvm::is_contained(plan.stages[output.stage]->ranks, rank) && plan::tpRankOf(plan, rank) == 0 &&
          (isShared || plan::dpRankOf(plan, rank) == 0);
 }
@@ -103,11 +98,6 @@ bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature) {
              return input->source == plan::Source::Request;
            });
   });
-}
-
-const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature) {
-  return **llvm::find_if(plan.schedules,
-                         [&](const auto &schedule) { return schedule->signature == signature; });
 }
 
 } // namespace cleave::runtime

@@ -26,7 +26,7 @@ llvm::Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> nam
 /// Number of ranks that the plan was compiled for.
 size_t rankCount(const plan::Plan &plan);
 
-/// The other rank of `action`, a Send or Recv of `rank`: the rank with the same index in the other stage.
+/// The other rank of `action`, a send or receive of `rank`: the rank with the same index in the other stage.
 uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action);
 
 /// True if `rank` has leaf `leaf` of the outputs of `signature`, or a part of it: the first tensor-parallel
@@ -39,9 +39,6 @@ std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t r
 
 /// True if `rank` reads the data of `signature`'s inputs, not only their sizes.
 bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature);
-
-/// The schedule of `signature`.
-const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 
 } // namespace cleave::runtime
 

@@ -1,4 +1,4 @@
-//===- Exchange.h - Communication between ranks -----------------*- C++ -*-===//
+//===- Exchange.h - Values of a request between ranks -----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_EXCHANGE_H
 #define CLEAVE_RUNTIME_EXCHANGE_EXCHANGE_H
 
@@ -37,8 +37,8 @@ class Exchange {
 public:
   virtual ~Exchange() = default;
 
-  /// The communicator of the tensor-parallel group of `rank`; null if the group has one rank.
-  virtual Communicator *communicatorOf(uint32_t rank) = 0;
+  /// The communicator of `rank` in group `group` of the plan, which it is in.
+  virtual Communicator &communicatorOf(uint32_t rank, uint32_t group) = 0;
   /// Sends the values, and clears `values`; false when the request failed. This and the following calls may
   /// throw what a message between processes throws.
   virtual bool send(const P2PKey &key, std::vector<c10::IValue> &values) = 0;
@@ -53,18 +53,8 @@ public:
   /// Waits for the outputs of other processes. Called for each request in order.
   virtual std::vector<Output> receiveOutputs(uint32_t signature, const Microbatches &microbatches) = 0;
 
-  /// Wakes waiting threads, after the request has failed.
-  virtual void wake() = 0;
-  /// Agrees with all processes on the message of a failure. Returns `message`, or an earlier one if another
-  /// rank has failed before. Called without the request's lock.
-  virtual std::string agreeOnFailure(std::string message) = 0;
-  /// Agrees with all processes that `rank` does not answer any more, and returns the message of the failure,
-  /// as agreeOnFailure does. `context` says which rank noticed it, and while doing what.
-  virtual std::string reportLost(uint32_t rank, const std::string &context) = 0;
   /// What `rank` waits for in a collective, `rank 3 in spmd::all_reduce`; else empty.
   virtual std::string awaited(uint32_t rank) const = 0;
-  /// What every rank does, where a request does not see all ranks; else empty.
-  virtual std::string describeRanks() = 0;
 };
 
 } // namespace cleave::runtime

@@ -1,38 +1,41 @@
 //===- LocalExchange.cpp - Ranks as threads of one process ----------------===//
 #include "runtime/exchange/LocalExchange.h"
+#include "llvm/ADT/STLExtras.h"
 #include <thread>
 
 namespace cleave::runtime {
 
-LocalExchange::LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers,
-                             uint32_t microbatches, CancellationToken &cancellation)
-    : groupSize(groupSize), microbatches(microbatches), cancellation(cancellation),
-      mailboxes(transfers * microbatches) {
-  const bool haveCores = ranks.size() <= std::thread::hardware_concurrency();
-  for (uint32_t first = 0; groupSize > 1 && first <= ranks.back(); first += groupSize)
-    groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, cancellation));
+LocalExchange::LocalExchange(size_t ranks, const std::map<uint32_t, std::vector<uint32_t>> &members,
+                             size_t transfers, uint32_t microbatches, CancellationToken &cancellation)
+    : microbatches(microbatches), cancellation(cancellation), mailboxes(transfers * microbatches),
+      waker(cancellation, [this] {
+        // A thread that has checked the condition and is about to sleep holds the lock.
+        {
+          std::lock_guard lock(mutex);
+        }
+        changed.notify_all();
+      }) {
+  const bool haveCores = ranks <= std::thread::hardware_concurrency();
+  for (const auto &[index, ids] : members)
+    groups.try_emplace(index, ids, std::make_unique<LocalGroup>(ids, /*spins=*/haveCores, cancellation));
 }
 
-Communicator *LocalExchange::communicatorOf(uint32_t rank) {
-  return groups.empty() ? nullptr : &groups[rank / groupSize]->member(rank % groupSize);
+std::optional<uint32_t> LocalExchange::GroupOfRanks::indexOf(uint32_t rank) const {
+  auto found = llvm::find(ranks, rank);
+  return found == ranks.end() ? std::nullopt : std::optional<uint32_t>(found - ranks.begin());
+}
+
+Communicator &LocalExchange::communicatorOf(uint32_t rank, uint32_t group) {
+  const GroupOfRanks &own = groups.at(group);
+  return own.group->member(*own.indexOf(rank));
 }
 
 std::string LocalExchange::awaited(uint32_t rank) const {
-  return groups.empty() ? "" : groups[rank / groupSize]->awaited(rank % groupSize);
-}
-
-std::string LocalExchange::reportLost(uint32_t rank, const std::string &context) {
-  return "rank " + std::to_string(rank) + " has died; " + context;
-}
-
-void LocalExchange::wake() {
-  // A thread that has checked the condition and is about to sleep holds the lock.
-  {
-    std::lock_guard lock(mutex);
-  }
-  changed.notify_all();
-  for (const auto &group : groups)
-    group->wake();
+  for (const auto &[index, each] : groups)
+    if (const auto own = each.indexOf(rank))
+      if (std::string awaited = each.group->awaited(*own); !awaited.empty())
+        return awaited;
+  return "";
 }
 
 template <typename Condition>

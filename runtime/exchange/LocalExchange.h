@@ -8,6 +8,7 @@
 #include "runtime/exchange/Exchange.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -17,26 +18,24 @@ namespace cleave::runtime {
 /// values move before they are ready: the receiver's stream waits for them.
 class LocalExchange final : public Exchange {
 public:
-  /// \param ranks         the ranks that take part, ascending.
-  /// \param groupSize     size of a tensor-parallel group. The first rank of a group is a multiple of it.
-  /// \param transfers     transfers of one micro-batch, of all ranks that hold the same stages.
-  /// \param microbatches  maximum of a data-parallel rank.
-  /// \param cancellation  of the request; must outlive the result.
-  LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers, uint32_t microbatches,
-                CancellationToken &cancellation);
+  /// \param ranks         number of ranks that take part.
+  /// \param groups        groups of these ranks, by their index in the plan.
+  /// \param transfers     number of transfers per micro-batch index, over all data- and tensor-parallel
+  ///     ranks; P2PKey::transfer is below it.
+  /// \param microbatches  largest number of micro-batches that one data-parallel rank runs;
+  ///     P2PKey::microbatch is below it.
+  /// `groups` and `cancellation`, that of the request, must outlive the result.
+  LocalExchange(size_t ranks, const std::map<uint32_t, std::vector<uint32_t>> &groups, size_t transfers,
+                uint32_t microbatches, CancellationToken &cancellation);
 
-  Communicator *communicatorOf(uint32_t rank) override;
+  Communicator &communicatorOf(uint32_t rank, uint32_t group) override;
   /// Returns when the receiver has taken the values; until then the sender owns their memory.
   bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
   void sendOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
   bool receivesOutputs(uint32_t) const override { return false; }
   std::vector<Output> receiveOutputs(uint32_t, const Microbatches &) override { return {}; }
-  void wake() override;
-  std::string agreeOnFailure(std::string message) override { return message; }
-  std::string reportLost(uint32_t rank, const std::string &context) override;
   std::string awaited(uint32_t rank) const override;
-  std::string describeRanks() override { return ""; }
 
 private:
   struct Mailbox {
@@ -51,13 +50,22 @@ private:
   /// Waits until `reached` holds; false when the request failed.
   template <typename Condition> bool waitUntil(std::unique_lock<std::mutex> &lock, Condition reached);
 
-  const uint32_t groupSize, microbatches;
+  /// The ranks of a group, and their communicators.
+  struct GroupOfRanks {
+    const std::vector<uint32_t> &ranks;
+    std::unique_ptr<LocalGroup> group;
+    /// Nothing if the rank is not in the group.
+    std::optional<uint32_t> indexOf(uint32_t rank) const;
+  };
+
+  const uint32_t microbatches;
   CancellationToken &cancellation;
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Mailbox> mailboxes;
-  /// By group; empty where tensor-parallel groups have one rank.
-  std::vector<std::unique_ptr<LocalGroup>> groups;
+  /// By index in the plan.
+  std::map<uint32_t, GroupOfRanks> groups;
+  const CancellationToken::Waker waker;
 };
 
 } // namespace cleave::runtime

@@ -31,14 +31,19 @@ at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Ten
   return whole.narrow(*dim, begin * rowsPerSample, (end - begin) * rowsPerSample).contiguous();
 }
 
-std::optional<uint32_t> Microbatches::batchOf(size_t leaf) const {
+std::optional<uint32_t> Microbatches::batchDimOf(size_t leaf) const {
   return count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
 }
 
 at::Tensor Microbatches::allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
                                         c10::Device device) const {
+  if (sums(leaf)) {
+    std::vector<int64_t> shape = output.sizes().vec();
+    shape.insert(shape.begin(), count());
+    return at::empty(shape, output.options().device(device));
+  }
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
-  const uint32_t dim = *batchOf(leaf);
+  const uint32_t dim = *batchDimOf(leaf);
   // `size` fails if the output has fewer dimensions than the plan says.
   const int64_t rows = output.size(dim) / (end - begin) * samples;
   std::vector<int64_t> shape = output.sizes().vec();
@@ -46,9 +51,21 @@ at::Tensor Microbatches::allocateOutput(uint32_t microbatch, size_t leaf, const 
   return at::empty(shape, output.options().device(device).pinned_memory(device.is_cpu() && output.is_cuda()));
 }
 
+at::Tensor Microbatches::merged(size_t leaf, const at::Tensor &whole) const {
+  // Other processes get the outputs.
+  if (!sums(leaf) || !whole.defined())
+    return whole;
+  at::Tensor sum = whole.select(0, 0).clone();
+  for (uint32_t microbatch = 1; microbatch < count(); ++microbatch)
+    sum.add_(whole.select(0, microbatch));
+  return sum;
+}
+
 at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
+  if (sums(leaf))
+    return whole.select(0, microbatch);
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
-  const uint32_t dim = *batchOf(leaf);
+  const uint32_t dim = *batchDimOf(leaf);
   const int64_t rowsPerSample = whole.size(dim) / samples;
   return whole.narrow(dim, begin * rowsPerSample, (end - begin) * rowsPerSample);
 }
@@ -56,7 +73,13 @@ at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Te
 void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output,
                                const at::Tensor &whole) const {
   const at::Tensor part = outputOf(microbatch, leaf, whole);
-  const uint32_t dim = *batchOf(leaf);
+  if (sums(leaf)) {
+    TORCH_CHECK(output.sizes() == part.sizes(), "output ", leaf, " has the sizes ", output.sizes(),
+                " in one micro-batch and ", part.sizes(), " in another, expected terms of one sum");
+    part.copy_(output);
+    return;
+  }
+  const uint32_t dim = *batchDimOf(leaf);
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == part.size(dim), "output ", leaf, " has ",
               output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");

@@ -25,9 +25,9 @@ public:
   /// The part of `whole`, leaf `leaf` of the inputs, that a micro-batch reads. Contiguous; `whole` itself if
   /// it has no batch dimension.
   at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
-  /// True if leaf `leaf` of the outputs is joined from the micro-batches. Otherwise all micro-batches make
-  /// the same value.
-  bool joins(size_t leaf) const { return batchOf(leaf).has_value(); }
+  /// True if leaf `leaf` of the outputs is made of the parts that micro-batches give: rows of the batch, or
+  /// terms of a sum. Otherwise all micro-batches make the same value.
+  bool joins(size_t leaf) const { return batchDimOf(leaf).has_value() || sums(leaf); }
   /// For a joined leaf: allocates the whole output on the device `device`, where micro-batch `microbatch`
   /// makes `output`. CPU memory that a GPU writes to is pinned.
   at::Tensor allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
@@ -37,10 +37,17 @@ public:
   void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, const at::Tensor &whole) const;
   /// The part of `whole` that belongs to a micro-batch.
   at::Tensor outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
+  /// The output, when all parts are in `whole`: the sum of its terms, which are added in the order of the
+  /// micro-batches, or `whole` itself.
+  at::Tensor merged(size_t leaf, const at::Tensor &whole) const;
 
 private:
   /// The dimension along which an output is joined.
-  std::optional<uint32_t> batchOf(size_t leaf) const;
+  std::optional<uint32_t> batchDimOf(size_t leaf) const;
+  /// True if an output is a sum. Its terms are stacked along a first dimension until all are there.
+  bool sums(size_t leaf) const {
+    return count() > 1 && signature.outputs[leaf]->merge == plan::OutputMerge::Sum;
+  }
 
   const plan::Signature &signature;
   /// Samples of the request; 0 if it is not split.

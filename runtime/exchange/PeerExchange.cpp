@@ -1,5 +1,6 @@
 //===- PeerExchange.cpp - Ranks as processes ------------------------------===//
 #include "runtime/exchange/PeerExchange.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/device/PlanRanks.h"
 #include "runtime/exchange/TransferLimits.h"
@@ -7,8 +8,6 @@
 #include <algorithm>
 
 namespace cleave::runtime {
-
-using plan::ActionKind;
 
 uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature) {
   uint32_t last = 0;
@@ -48,13 +47,31 @@ private:
 PeerExchange::PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account,
                            bool hasCoordinator, const DeviceLinks &links)
     : plan(plan), membership(membership), account(account), hasCoordinator(hasCoordinator), links(links) {
-  const uint32_t size = plan.mesh->tp, index = plan::tpRankOf(plan, membership.rank());
-  if (size > 1)
-    group.emplace(membership.transport(), membership.rank() - index, size, index, links.tensorGroup());
-  if (group && !links.tensorGroup() && !links.device().is_cpu())
-    hostStaged = std::make_unique<HostStagedCommunicator>(*group);
+  for (auto [index, group] : llvm::enumerate(plan.groups)) {
+    auto place = llvm::find(group->ranks, membership.rank());
+    if (place == group->ranks.end())
+      continue;
+    DeviceProcessGroup *devices = group->axis == plan::Axis::Tensor ? links.tensorGroup() : nullptr;
+    OwnGroup &own = groups[index];
+    own.group = std::make_unique<PeerGroup>(membership.transport(), group->ranks,
+                                            place - group->ranks.begin(), devices);
+    if (!devices && !links.device().is_cpu())
+      own.hostStaged = std::make_unique<HostStagedCommunicator>(*own.group);
+  }
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     connect(signature);
+}
+
+Communicator &PeerExchange::communicatorOf(uint32_t, uint32_t group) {
+  const OwnGroup &own = groups.at(group);
+  return own.hostStaged ? *own.hostStaged : *own.group;
+}
+
+std::string PeerExchange::awaited(uint32_t) const {
+  for (const auto &[index, own] : groups)
+    if (std::string awaited = own.group->awaited(); !awaited.empty())
+      return awaited;
+  return "";
 }
 
 void PeerExchange::connect(uint32_t signature) {
@@ -71,9 +88,9 @@ void PeerExchange::connect(uint32_t signature) {
                             tag == Tag::Values ? links.from(from) : nullptr);
   };
   for (const auto &action : scheduleOf(plan, signature).ranks[membership.rank()]->actions) {
-    if (action->kind == ActionKind::Send)
+    if (plan::isSend(action->kind))
       give(peerOf(plan, membership.rank(), *action), Tag::Values);
-    else if (action->kind == ActionKind::Recv)
+    else if (plan::isReceive(action->kind))
       take(peerOf(plan, membership.rank(), *action), Tag::Values);
   }
   const uint32_t target = outputRank(signature);
@@ -160,10 +177,6 @@ std::vector<Output> PeerExchange::receiveOutputs(uint32_t signature, const Micro
       outputs.push_back({part.leaf, part.microbatch, value.toTensor()});
   }
   return outputs;
-}
-
-std::string PeerExchange::describeRanks() {
-  return "rank " + std::to_string(membership.rank()) + " " + status() + ", " + membership.describeOthers();
 }
 
 } // namespace cleave::runtime

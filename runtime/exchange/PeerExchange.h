@@ -8,14 +8,14 @@
 #include "runtime/exchange/Exchange.h"
 #include "runtime/exchange/P2PChannel.h"
 #include "runtime/rendezvous/Membership.h"
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 
 namespace cleave::runtime {
 
-/// The rank that has the outputs of `signature` soonest: the first rank of the last stage that makes outputs.
+/// The rank to which the outputs of `signature` are sent if there is no coordinator: the first rank of the
+/// last stage that makes outputs.
 uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature);
 
 /// Exchange between one rank and ranks in other processes. Lives for many requests.
@@ -28,12 +28,7 @@ public:
   PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool hasCoordinator,
                const DeviceLinks &links);
 
-  /// Sets how this rank describes in messages what it does, without `rank N`.
-  void setStatus(std::function<std::string()> describe) { status = std::move(describe); }
-
-  Communicator *communicatorOf(uint32_t) override {
-    return hostStaged ? hostStaged.get() : group ? &*group : nullptr;
-  }
+  Communicator &communicatorOf(uint32_t, uint32_t group) override;
   /// Returns when the values sent before have been received.
   bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
@@ -41,13 +36,7 @@ public:
                    std::vector<at::Tensor> &outputs) override;
   bool receivesOutputs(uint32_t signature) const override;
   std::vector<Output> receiveOutputs(uint32_t signature, const Microbatches &microbatches) override;
-  void wake() override {}
-  std::string agreeOnFailure(std::string message) override { return membership.fail(message); }
-  std::string reportLost(uint32_t rank, const std::string &context) override {
-    return membership.reportLost(rank, context);
-  }
-  std::string awaited(uint32_t) const override { return group ? group->awaited() : ""; }
-  std::string describeRanks() override;
+  std::string awaited(uint32_t) const override;
 
 private:
   void connect(uint32_t signature);
@@ -63,10 +52,14 @@ private:
   MemoryAccount &account;
   const bool hasCoordinator;
   const DeviceLinks &links;
-  std::function<std::string()> status;
-  std::optional<PeerGroup> group;
-  /// Null where `group` accepts tensors on this rank's device.
-  std::unique_ptr<Communicator> hostStaged;
+  /// A group of the plan that this rank is in.
+  struct OwnGroup {
+    std::unique_ptr<PeerGroup> group;
+    /// Copies tensors through CPU memory, for a GPU whose tensors go through messages; else null.
+    std::unique_ptr<Communicator> hostStaged;
+  };
+  /// By index in the plan.
+  std::map<uint32_t, OwnGroup> groups;
   /// By the other rank and the kind of values. Made in the constructor.
   std::map<std::pair<uint32_t, Tag>, Sender> senders;
   std::map<std::pair<uint32_t, Tag>, Receiver> receivers;

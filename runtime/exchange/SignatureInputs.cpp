@@ -6,6 +6,17 @@
 
 namespace cleave::runtime {
 
+llvm::Expected<uint32_t> signatureNamed(const plan::Plan &plan, llvm::StringRef name, llvm::StringRef file) {
+  std::vector<std::string> names;
+  for (const auto &signature : plan.signatures) {
+    if (signature->name == name)
+      return names.size();
+    names.push_back(signature->name);
+  }
+  return llvm::createStringError(file + ": there is no signature " + name +
+                                 "; signatures are: " + llvm::join(names, ", "));
+}
+
 std::string describeInputs(const plan::Signature &signature) {
   std::vector<std::string> symbols;
   for (const auto &symbol : signature.symbols)

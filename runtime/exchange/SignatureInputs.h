@@ -13,6 +13,9 @@
 
 namespace cleave::runtime {
 
+/// Index of the plan's signature of this name. Fails if there is none. `file` is the plan's name in messages.
+llvm::Expected<uint32_t> signatureNamed(const plan::Plan &plan, llvm::StringRef name, llvm::StringRef file);
+
 /// `input_ids int64[batch, seq], attention_mask int64[batch, seq]`.
 std::string describeInputs(const plan::Signature &signature);
 

@@ -2,6 +2,7 @@
 #include "runtime/exchange/TransferLimits.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/device/PlanRanks.h"
 #include "llvm/ADT/STLExtras.h"
@@ -39,7 +40,7 @@ static const plan::TensorType *typeOf(const plan::Program &program, uint32_t slo
 SerializedLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to) {
   SerializedLimits most{0, 0};
   for (const plan::Program *program : programsOf(plan, to))
-    for (const plan::Transfer &transfer : plan::transfers(plan, program->signature)) {
+    for (const plan::Transfer &transfer : plan::transfers(plan, program->signature, program->phase)) {
       if (transfer.to != program->stage || !llvm::is_contained(plan.stages[transfer.from]->ranks, from))
         continue;
       SerializedLimits limits{0, 0};
@@ -54,10 +55,15 @@ SerializedLimits limitsOfOutputs(const plan::Plan &plan) {
   SerializedLimits most{0, 0};
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature) {
     SerializedLimits limits{0, 0};
+    const uint64_t parts = plan::microbatchesOfAll(plan, scheduleOf(plan, signature));
+    SerializedLimits terms{0, 0};
     for (const auto &output : plan.signatures[signature]->outputs)
-      add(output->type.get(), limits);
-    // Each micro-batch sends a part of each output.
-    limits.values *= plan::microbatchesOfAll(plan, scheduleOf(plan, signature));
+      add(output->type.get(), output->merge == plan::OutputMerge::Sum ? terms : limits);
+    // Each micro-batch sends a part of each output, or a term as large as the output.
+    limits.values = (limits.values + terms.values) * parts;
+    if (__builtin_mul_overflow(terms.bytes, parts, &terms.bytes))
+      terms.bytes = machineMemory();
+    limits.bytes = std::min(machineMemory(), limits.bytes + std::min(machineMemory(), terms.bytes));
     widen(most, limits);
   }
   return most;

@@ -8,7 +8,7 @@
 namespace cleave::runtime {
 
 namespace {
-struct ActivitySlot {
+struct ActivityEntry {
   std::atomic<bool> isTaken{false};
   std::atomic<const Executor *> executor{nullptr};
   std::atomic<uint32_t> rank{0};
@@ -16,31 +16,31 @@ struct ActivitySlot {
 } // namespace
 
 /// Number of threads that are tracked; further ones are not.
-static constexpr size_t kSlots = 1024, kNone = kSlots;
-static ActivitySlot slots[kSlots];
+static constexpr size_t kEntries = 1024, kNone = kEntries;
+static ActivityEntry entries[kEntries];
 /// In the initial TLS block, so that signal handlers access it without an allocation.
 static thread_local size_t own __attribute__((tls_model("initial-exec"))) = kNone;
 
-ActivityScope::ActivityScope(uint32_t rank, const Executor &executor) : outer(own) {
-  // Ranks start at different slots, so the first one is mostly free.
-  for (size_t i = 0; i < kSlots; ++i) {
-    const size_t index = (rank + i) % kSlots;
+ActivityScope::ActivityScope(uint32_t rank, const Executor &executor) : outerEntry(own) {
+  // Ranks start at different entries, so the first one is mostly free.
+  for (size_t i = 0; i < kEntries; ++i) {
+    const size_t index = (rank + i) % kEntries;
     bool isFree = false;
-    if (!slots[index].isTaken.compare_exchange_strong(isFree, true))
+    if (!entries[index].isTaken.compare_exchange_strong(isFree, true))
       continue;
-    slots[index].rank = rank;
-    slots[index].executor.store(&executor, std::memory_order_release);
+    entries[index].rank = rank;
+    entries[index].executor.store(&executor, std::memory_order_release);
     own = index;
     return;
   }
 }
 
 ActivityScope::~ActivityScope() {
-  if (own != outer) {
-    slots[own].executor = nullptr;
-    slots[own].isTaken = false;
+  if (own != outerEntry) {
+    entries[own].executor = nullptr;
+    entries[own].isTaken = false;
   }
-  own = outer;
+  own = outerEntry;
 }
 
 namespace {
@@ -76,21 +76,21 @@ static void describe(uint32_t rank, const Executor &executor, Text &text) {
   }
 }
 
-static bool describe(const ActivitySlot &slot, Text &text, const char *before) {
-  const Executor *executor = slot.executor.load(std::memory_order_acquire);
+static bool describe(const ActivityEntry &entry, Text &text, const char *before) {
+  const Executor *executor = entry.executor.load(std::memory_order_acquire);
   if (!executor)
     return false;
-  describe(slot.rank, *executor, text << before);
+  describe(entry.rank, *executor, text << before);
   return true;
 }
 
 void describeActivity(char *buffer, size_t size) {
   Text text(buffer, size);
-  if (own != kNone && describe(slots[own], text, ""))
+  if (own != kNone && describe(entries[own], text, ""))
     return;
   bool isFirst = true;
-  for (const ActivitySlot &slot : slots)
-    if (describe(slot, text, isFirst ? "" : " or "))
+  for (const ActivityEntry &entry : entries)
+    if (describe(entry, text, isFirst ? "" : " or "))
       isFirst = false;
 }
 

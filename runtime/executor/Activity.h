@@ -19,8 +19,8 @@ public:
   ActivityScope &operator=(const ActivityScope &) = delete;
 
 private:
-  /// Slot of the enclosing scope, which this one replaces.
-  size_t outer;
+  /// Index of the enclosing scope's entry in the table that signal handlers read; restored by the destructor.
+  size_t outerEntry;
 };
 
 /// Writes what this thread runs, `rank 0 (stage 1): transformer.h.3.attn: aten::addmm`, null-terminated. On a

@@ -3,6 +3,7 @@
 #include "codegen/plan/DimExpr.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/Values.h"
+#include "runtime/comm/Collectives.h"
 #include "runtime/executor/Activity.h"
 #include "runtime/executor/SetupWatch.h"
 #include <ATen/core/Dict.h>
@@ -35,14 +36,14 @@ private:
 };
 } // namespace
 
-Executor::Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> loaded, States &states,
-                   c10::Device device, uint32_t rank)
-    : program(program), code(std::move(loaded)), states(states), device(device), rank(rank),
+Executor::Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> loaded,
+                   const WeightStore &weights, States &states, c10::Device device, uint32_t rank)
+    : program(program), code(std::move(loaded)), weights(weights), states(states), device(device), rank(rank),
       slots(code->slotCount()), lists(code->keptLists()) {
   stack.reserve(code->stackDepth());
 }
 
-llvm::Error Executor::fillSlots(const WeightStore &weights) {
+llvm::Error Executor::fillSlots() {
   for (const auto &constant : program.constants) {
     c10::IValue &slot = slots[constant->slot];
     if (llvm::Error error = toValue(*constant->value).moveInto(slot))
@@ -77,18 +78,18 @@ llvm::Error Executor::setUp() {
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
                                                          States &states, c10::Device device, bool checkTypes,
-                                                         DevicePlugin *ranges, uint32_t rank) {
+                                                         DevicePlugin *profiler, uint32_t rank) {
   auto code = LoadedProgram::load(plan, program, operators, device);
   if (!code)
     return code.takeError();
-  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, device, rank));
-  if (llvm::Error error = executor->fillSlots(weights))
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), weights, states, device, rank));
+  if (llvm::Error error = executor->fillSlots())
     return error;
   if (llvm::Error error = executor->setUp())
     return error;
   if (checkTypes)
     executor->types.emplace(program, *plan.signatures[program.signature]);
-  executor->ranges = ranges;
+  executor->profiler = profiler;
   return executor;
 }
 
@@ -96,10 +97,9 @@ void Executor::setInput(size_t index, IValue value) {
   slots[program.inputs[index]->slot] = movedTo(device, std::move(value));
 }
 
-void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std::vector<IValue> &outputs) {
+void Executor::run(const ExecutionContext &given, std::vector<IValue> &outputs) {
   ActivityScope activity(rank, *this);
-  symbols = sizes;
-  cancelled = &cancel;
+  context = &given;
   enter(nullptr);
   bindSizes();
   if (types)
@@ -126,7 +126,7 @@ void Executor::clear() {
 
 void Executor::bindSizes() {
   for (const auto &size : program.sizes) {
-    std::optional<int64_t> value = plan::evaluate(*size->value, symbols);
+    std::optional<int64_t> value = plan::evaluate(*size->value, context->symbols);
     TORCH_CHECK(
         value, "a size that the plan computes from the sizes of the inputs is out of range for these inputs");
     slots[size->slot] = *value;
@@ -135,10 +135,10 @@ void Executor::bindSizes() {
 
 void Executor::runBlock(const LoadedBlock &block) {
   for (const LoadedInstruction &instruction : block.instructions) {
-    TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
+    TORCH_CHECK(!context->cancelled.load(std::memory_order_relaxed), "the request was cancelled");
     enter(&instruction);
     {
-      Range range(ranges, *code, instruction);
+      Range range(profiler, *code, instruction);
       execute(instruction);
     }
     if (types)
@@ -170,6 +170,12 @@ void Executor::execute(const LoadedInstruction &instruction) {
   case InstructionKind::StateWrite:
     return writeState(instruction);
   case InstructionKind::Collective:
+    return callCollective(instruction);
+  case InstructionKind::StateAccumulate:
+    return states.accumulate(instruction.source->op, take(instruction.operands[0]).toTensor());
+  case InstructionKind::WeightWrite:
+    return writeWeight(instruction);
+  default:
     break;
   }
   TORCH_INTERNAL_ASSERT(false, "LoadedProgram::load refuses the other kinds");
@@ -182,7 +188,7 @@ IValue Executor::take(Operand operand) {
 
 void Executor::store(uint32_t slot, IValue value) {
   slots[slot] = std::move(value);
-  containers.note(slot, slots[slot]);
+  containers.count(slot, slots[slot]);
 }
 
 void Executor::push(ArrayRef<Operand> operands) {
@@ -203,6 +209,12 @@ void Executor::call(const LoadedInstruction &instruction) {
   if (instruction.countsOperands)
     stack.emplace_back(int64_t(instruction.operands.size()));
   (*instruction.operation)(stack);
+  popInto(instruction.results);
+}
+
+void Executor::callCollective(const LoadedInstruction &instruction) {
+  push(instruction.operands);
+  runtime::callCollective(context->groups[size_t(instruction.source->axis)], *instruction.collective, stack);
   popInto(instruction.results);
 }
 
@@ -285,7 +297,7 @@ void Executor::loop(const LoadedInstruction &instruction) {
   stack.erase(stack.begin());
   // From here on the stack holds [condition, carried…]; it is empty during an iteration.
   for (int64_t iteration = 0; iteration < trips && more; ++iteration) {
-    TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
+    TORCH_CHECK(!context->cancelled.load(std::memory_order_relaxed), "the request was cancelled");
     stack[0] = iteration;
     popInto(body.params);
     runBlock(body);
@@ -300,7 +312,18 @@ void Executor::loop(const LoadedInstruction &instruction) {
 }
 
 void Executor::readState(const LoadedInstruction &instruction) {
-  store(instruction.results[0], states.read(instruction.source->op, take(instruction.operands[0])));
+  const uint32_t state = instruction.source->op;
+  store(instruction.results[0], instruction.operands.empty()
+                                    ? IValue(states.sum(state, device))
+                                    : states.read(state, take(instruction.operands[0])));
+}
+
+void Executor::writeWeight(const LoadedInstruction &instruction) {
+  const at::Tensor &weight = weights.at(instruction.source->op);
+  const at::Tensor value = take(instruction.operands[0]).toTensor();
+  TORCH_CHECK(value.sizes() == weight.sizes(), "found a new value of sizes ", value.sizes(),
+              " for a weight of sizes ", weight.sizes());
+  weight.copy_(value);
 }
 
 void Executor::writeState(const LoadedInstruction &instruction) {
@@ -309,12 +332,12 @@ void Executor::writeState(const LoadedInstruction &instruction) {
 
 void Executor::checkTypes(ArrayRef<uint32_t> written) const {
   for (uint32_t slot : written)
-    types->check(slot, slots[slot], symbols);
+    types->check(slot, slots[slot], context->symbols);
 }
 
 void Executor::checkInputTypes() const {
   for (const auto &input : program.inputs)
-    types->check(input->slot, slots[input->slot], symbols);
+    types->check(input->slot, slots[input->slot], context->symbols);
 }
 
 } // namespace cleave::runtime

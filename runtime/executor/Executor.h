@@ -5,6 +5,7 @@
 #include "codegen/plan/Plan.h"
 #include "runtime/base/TypeCheck.h"
 #include "runtime/device/DevicePlugin.h"
+#include "runtime/executor/ExecutionContext.h"
 #include "runtime/executor/LoadedProgram.h"
 #include "runtime/executor/States.h"
 #include "runtime/executor/WeightStore.h"
@@ -24,31 +25,30 @@ namespace cleave::runtime {
 /// between requests only constants, weights, sizes and results of the set-up stay in memory.
 class Executor {
 public:
-  /// Loads a program and runs its set-up. `plan`, `program`, `operators` and `states` must outlive the
-  /// result.
+  /// Loads a program and runs its set-up. `plan`, `program`, `weights`, `operators` and `states` must outlive
+  /// the result.
   /// \param weights  on the device `device`, where the program runs. Inputs are moved there. If `device` is a
   ///     GPU, it replaces every device constant of the program.
-  /// \param ranges   if not null, receives a profiler range for each instruction, named by module path.
+  /// \param profiler  if not null, receives a profiler range for each instruction, named by module path.
   /// \param rank     for messages.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
                                                         States &states, c10::Device device, bool checkTypes,
-                                                        DevicePlugin *ranges = nullptr, uint32_t rank = 0);
+                                                        DevicePlugin *profiler = nullptr, uint32_t rank = 0);
 
   /// Sets input `index` of the next run.
   void setInput(size_t index, c10::IValue value);
 
-  /// Runs on the inputs set since the last run; `symbols[i]` is the size of symbol i. Puts the program's
-  /// results into `outputs`. Throws what an operator throws, and soon after `cancelled` becomes true;
+  /// Runs on the inputs set since the last run. Puts the program's results into `outputs`. Throws what an
+  /// operator throws. Once the run is cancelled, throws before the next instruction or loop iteration.
   /// `position` then tells where.
-  void run(llvm::ArrayRef<int64_t> symbols, const std::atomic<bool> &cancelled,
-           std::vector<c10::IValue> &outputs);
+  void run(const ExecutionContext &context, std::vector<c10::IValue> &outputs);
 
   /// Drops the values that an unfinished request has left in the slots.
   void clear();
 
-  /// The instruction that ran last, `transformer.h.3.attn: aten::addmm`; empty before the first one.
-  /// Thread-safe.
+  /// The instruction that runs or, between runs, ran last, `transformer.h.3.attn: aten::addmm`; empty before
+  /// the first one. Thread-safe.
   std::string position() const;
 
   /// The instruction that makes output `index`, in the same format; empty where none does.
@@ -56,7 +56,7 @@ public:
 
   // For signal handlers.
   uint32_t stage() const { return program.stage; }
-  /// The instruction that ran last; null before the first one.
+  /// The instruction that runs or, between runs, ran last; null before the first one.
   const plan::Instruction *instruction() const {
     const LoadedInstruction *last = current.load(std::memory_order_relaxed);
     return last ? last->source : nullptr;
@@ -65,9 +65,9 @@ public:
   const char *nameOf(const plan::Instruction &instruction) const { return code->nameOf(instruction); }
 
 private:
-  Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, States &states,
-           c10::Device device, uint32_t rank);
-  llvm::Error fillSlots(const WeightStore &weights);
+  Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, const WeightStore &weights,
+           States &states, c10::Device device, uint32_t rank);
+  llvm::Error fillSlots();
   /// Runs the instructions that precede the first request.
   llvm::Error setUp();
 
@@ -77,6 +77,7 @@ private:
   void runBlock(const LoadedBlock &block);
   void execute(const LoadedInstruction &instruction);
   void call(const LoadedInstruction &instruction);
+  void callCollective(const LoadedInstruction &instruction);
   void makeList(const LoadedInstruction &instruction);
   c10::impl::GenericList emptyList(const LoadedInstruction &instruction);
   void makeTuple(const LoadedInstruction &instruction);
@@ -86,6 +87,7 @@ private:
   void loop(const LoadedInstruction &instruction);
   void readState(const LoadedInstruction &instruction);
   void writeState(const LoadedInstruction &instruction);
+  void writeWeight(const LoadedInstruction &instruction);
   void checkTypes(llvm::ArrayRef<uint32_t> written) const;
   void checkInputTypes() const;
 
@@ -97,11 +99,12 @@ private:
 
   const plan::Program &program;
   const std::unique_ptr<LoadedProgram> code;
+  const WeightStore &weights;
   States &states;
   const c10::Device device;
   const uint32_t rank;
   std::optional<TypeCheck> types;
-  DevicePlugin *ranges = nullptr;
+  DevicePlugin *profiler = nullptr;
   std::vector<c10::IValue> slots;
   /// Accounts for the lists, tuples, dicts and strings in the slots.
   ContainerAccount containers;
@@ -110,8 +113,8 @@ private:
   /// Lists of numbers from previous runs. A list is refilled if nothing else refers to it any more.
   std::vector<c10::IValue> lists;
   std::atomic<const LoadedInstruction *> current{nullptr};
-  llvm::ArrayRef<int64_t> symbols;
-  const std::atomic<bool> *cancelled = nullptr;
+  /// Of the present run.
+  const ExecutionContext *context = nullptr;
 };
 
 } // namespace cleave::runtime

@@ -2,6 +2,7 @@
 #include "runtime/executor/GraphedStage.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/Values.h"
+#include "runtime/comm/CollectiveCall.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -35,7 +36,7 @@ static bool dropsNothing(const plan::Program &program, const plan::Instruction &
 /// Why a call of operator `qualified` cannot be captured; empty if no reason is known.
 static std::string obstacleIn(const std::string &qualified, const plan::Program &program,
                               const plan::Instruction &call) {
-  if (llvm::StringRef(qualified).starts_with("spmd::"))
+  if (collectiveOf(qualified))
     return "it has collectives (" + qualified + ")";
   auto [name, overload] = llvm::StringRef(qualified).split('.');
   auto found = c10::Dispatcher::singleton().findSchema({name.str(), overload.str()});
@@ -54,13 +55,17 @@ static std::string obstacleIn(const plan::Plan &plan, const plan::Program &progr
                               const plan::Instruction &instruction) {
   switch (instruction.kind) {
   case InstructionKind::Call:
+  case InstructionKind::Collective:
     return obstacleIn(plan.operators[instruction.op], program, instruction);
   case InstructionKind::If:
   case InstructionKind::Loop:
     return "it has branches or loops";
   case InstructionKind::StateRead:
   case InstructionKind::StateWrite:
+  case InstructionKind::StateAccumulate:
     return "it keeps states";
+  case InstructionKind::WeightWrite:
+    return "it changes weights";
   default:
     return "";
   }
@@ -85,14 +90,14 @@ void GraphedStage::giveUp(std::string why) {
   reason = std::move(why);
 }
 
-void GraphedStage::runEagerly(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
-                              const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
+void GraphedStage::runEagerly(MutableArrayRef<IValue> inputs, const ExecutionContext &context,
+                              std::vector<IValue> &outputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
     executor.setInput(i, std::move(inputs[i]));
-  executor.run(symbols, cancelled, outputs);
+  executor.run(context, outputs);
 }
 
-GraphedStage::Captured *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
+GraphedStage::CaptureEntry *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
   // Symbols as well: programs allocate sizes that none of their inputs has.
   std::vector<int64_t> key = symbols.vec();
   for (const IValue &input : inputs) {
@@ -105,11 +110,11 @@ GraphedStage::Captured *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int
     llvm::append_range(key, tensor.sizes());
     llvm::append_range(key, tensor.strides());
   }
-  auto found = llvm::find_if(all, [&](const Captured &captured) { return captured.key == key; });
+  auto found = llvm::find_if(all, [&](const CaptureEntry &entry) { return entry.key == key; });
   if (found != all.end())
     return &*found;
   if (all.size() == kMaxSizes) {
-    auto seldom = llvm::find_if(all, [](const Captured &captured) { return !captured.graph; });
+    auto seldom = llvm::find_if(all, [](const CaptureEntry &entry) { return !entry.graph; });
     if (seldom == all.end())
       return nullptr;
     all.erase(seldom);
@@ -118,16 +123,16 @@ GraphedStage::Captured *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int
   return &all.back();
 }
 
-bool GraphedStage::capture(Captured &captured, ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
+bool GraphedStage::capture(CaptureEntry &entry, ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
   for (const IValue &input : inputs)
-    captured.inputs.push_back(input.toTensor().clone());
+    entry.inputs.push_back(input.toTensor().clone());
   const std::atomic<bool> never{false};
   try {
-    captured.graph = plugin.capture(device.index(), [&] {
-      std::vector<IValue> copies = captured.inputs;
-      runEagerly(copies, symbols, never, captured.outputs);
+    entry.graph = plugin.capture(device.index(), [&] {
+      std::vector<IValue> copies = entry.inputs;
+      runEagerly(copies, {symbols, never}, entry.outputs);
     });
-    for (const IValue &output : captured.outputs)
+    for (const IValue &output : entry.outputs)
       TORCH_CHECK(output.isTensor() ? output.toTensor().device() == device : output.isScalar(), "it gives a ",
                   output.tagKind(), " that is not on the GPU");
     return true;
@@ -140,26 +145,26 @@ bool GraphedStage::capture(Captured &captured, ArrayRef<IValue> inputs, ArrayRef
   return false;
 }
 
-void GraphedStage::replay(Captured &captured, ArrayRef<IValue> inputs, std::vector<IValue> &outputs) {
+void GraphedStage::replay(CaptureEntry &entry, ArrayRef<IValue> inputs, std::vector<IValue> &outputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
-    captured.inputs[i].toTensor().copy_(inputs[i].toTensor(), /*non_blocking=*/true);
-  captured.graph->replay();
+    entry.inputs[i].toTensor().copy_(inputs[i].toTensor(), /*non_blocking=*/true);
+  entry.graph->replay();
   outputs.clear();
   // The next replay overwrites the captured outputs.
-  for (const IValue &output : captured.outputs)
+  for (const IValue &output : entry.outputs)
     outputs.push_back(output.isTensor() ? IValue(output.toTensor().clone()) : output);
 }
 
-void GraphedStage::run(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
-                       const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
+void GraphedStage::run(MutableArrayRef<IValue> inputs, const ExecutionContext &context,
+                       std::vector<IValue> &outputs) {
   for (IValue &input : inputs)
     input = movedTo(device, std::move(input));
-  Captured *captured = obstacle().empty() ? find(inputs, symbols) : nullptr;
-  if (!captured || captured->runs++ < kWarmUps)
-    return runEagerly(inputs, symbols, cancelled, outputs);
-  if (!captured->graph && !capture(*captured, inputs, symbols))
-    return runEagerly(inputs, symbols, cancelled, outputs);
-  replay(*captured, inputs, outputs);
+  CaptureEntry *entry = obstacle().empty() ? find(inputs, context.symbols) : nullptr;
+  if (!entry || entry->runs++ < kWarmUps)
+    return runEagerly(inputs, context, outputs);
+  if (!entry->graph && !capture(*entry, inputs, context.symbols))
+    return runEagerly(inputs, context, outputs);
+  replay(*entry, inputs, outputs);
   for (IValue &input : inputs)
     input = IValue();
 }

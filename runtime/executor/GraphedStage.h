@@ -26,15 +26,16 @@ public:
                c10::Device device);
 
   /// As Executor::run, on `inputs`, whose values it may move out.
-  void run(llvm::MutableArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols,
-           const std::atomic<bool> &cancelled, std::vector<c10::IValue> &outputs);
+  void run(llvm::MutableArrayRef<c10::IValue> inputs, const ExecutionContext &context,
+           std::vector<c10::IValue> &outputs);
 
-  /// Why the program is not captured, `it has collectives (spmd::all_reduce)`; empty if no reason is known.
+  /// Why the program cannot be captured, `it has collectives (spmd::all_reduce)`; empty if it is captured, or
+  /// capture was not tried yet.
   std::string obstacle() const;
 
 private:
-  /// A captured run: its graph, and the tensors that it reads and writes.
-  struct Captured {
+  /// Runs with the same sizes, and their graph once captured, with the tensors that it reads and writes.
+  struct CaptureEntry {
     /// Sizes of symbols; dtypes, sizes and strides of the inputs.
     std::vector<int64_t> key;
     uint32_t runs = 0;
@@ -42,20 +43,20 @@ private:
     std::unique_ptr<DeviceGraph> graph;
   };
 
-  void runEagerly(llvm::MutableArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols,
-                  const std::atomic<bool> &cancelled, std::vector<c10::IValue> &outputs);
+  void runEagerly(llvm::MutableArrayRef<c10::IValue> inputs, const ExecutionContext &context,
+                  std::vector<c10::IValue> &outputs);
   /// The run for these inputs and sizes; null where none is to be captured.
-  Captured *find(llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
+  CaptureEntry *find(llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
   /// Captures a run. If that fails, sets the obstacle and returns false.
-  bool capture(Captured &captured, llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
-  static void replay(Captured &captured, llvm::ArrayRef<c10::IValue> inputs,
+  bool capture(CaptureEntry &entry, llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
+  static void replay(CaptureEntry &entry, llvm::ArrayRef<c10::IValue> inputs,
                      std::vector<c10::IValue> &outputs);
   void giveUp(std::string reason);
 
   Executor &executor;
   DevicePlugin &plugin;
   const c10::Device device;
-  std::list<Captured> all;
+  std::list<CaptureEntry> all;
   mutable std::mutex mutex;
   std::string reason;
 };

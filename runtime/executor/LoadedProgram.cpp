@@ -139,6 +139,7 @@ Error ProgramLoader::loadCall(LoadedInstruction &loaded) {
     if (argument.alias_info() && argument.alias_info()->isWrite() && persistent.test(slot))
       return llvm::createStringError("it writes to operand " + argument.name() +
                                      ", which is a constant of the plan");
+  loaded.collective = collectiveOf(plan.operators[source.op]);
   loaded.operation = device.is_cpu() ? &(*resolved)->onCpu : &(*resolved)->operation;
   loaded.countsOperands = schema.is_vararg();
   if (!device.is_cpu() && !schema.is_vararg())
@@ -160,6 +161,7 @@ Error ProgramLoader::loadList(LoadedInstruction &loaded) {
 Error ProgramLoader::loadKind(LoadedInstruction &loaded) {
   switch (loaded.kind) {
   case InstructionKind::Call:
+  case InstructionKind::Collective:
     return loadCall(loaded);
   case InstructionKind::List:
     return loadList(loaded);
@@ -176,9 +178,14 @@ Error ProgramLoader::loadKind(LoadedInstruction &loaded) {
   case InstructionKind::Loop:
   case InstructionKind::StateRead:
   case InstructionKind::StateWrite:
+  case InstructionKind::StateAccumulate:
+  case InstructionKind::WeightWrite:
     return Error::success();
-  case InstructionKind::Collective:
-    break; // The validator refuses it.
+  case InstructionKind::StateAppend:
+  case InstructionKind::StateReorder:
+  case InstructionKind::CollectiveStart:
+  case InstructionKind::CollectiveWait:
+    break; // The validator refuses them.
   }
   return llvm::createStringError("an instruction is of a kind that this version does not know");
 }
@@ -238,7 +245,7 @@ llvm::Expected<std::unique_ptr<LoadedProgram>> LoadedProgram::load(const plan::P
 }
 
 const char *LoadedProgram::nameOf(const plan::Instruction &instruction) const {
-  if (instruction.kind != InstructionKind::Call)
+  if (instruction.kind != InstructionKind::Call && instruction.kind != InstructionKind::Collective)
     return plan::wire::EnumNameInstructionKind(instruction.kind);
   const char *name = plan.operators[instruction.op].c_str();
   return llvm::StringRef(name) == "prim::RaiseException" ? "the model raises" : name;

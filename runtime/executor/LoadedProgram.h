@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
 
 #include "codegen/plan/Plan.h"
+#include "runtime/comm/CollectiveCall.h"
 #include "runtime/operators/Operators.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/BitVector.h"
@@ -25,9 +26,11 @@ struct LoadedBlock;
 
 struct LoadedInstruction {
   plan::InstructionKind kind;
-  /// Call: the operator, and whether it takes the number of its operands as a last operand (`aten::format`).
+  /// Call and Collective: the operator, and whether it takes the number of its operands as a last operand
+  /// (`aten::format`).
   torch::jit::Operation *operation = nullptr;
   bool countsOperands = false;
+  std::optional<CollectiveOp> collective;
   /// List: the element type. Dict: key and value types.
   c10::TypePtr element, value;
   /// List of numbers: index of the kept list that it refills.

@@ -33,8 +33,9 @@ llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::Safet
     return tensor.takeError();
   total += (*entry)->bytes;
   return catching([&]() -> llvm::Error {
+    const bool isCopied = plan.weights[weight]->trainable && device.is_cpu();
     at::Tensor &placed =
-        tensors.try_emplace(weight, device.is_cpu() ? std::move(*tensor) : tensor->to(device)).first->second;
+        tensors.try_emplace(weight, isCopied ? tensor->clone() : tensor->to(device)).first->second;
     if (plan.weights[weight]->wrapped_number)
       placed.unsafeGetTensorImpl()->set_wrapped_number(true);
     return llvm::Error::success();

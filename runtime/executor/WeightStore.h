@@ -12,7 +12,7 @@
 namespace cleave::runtime {
 
 /// Weights that the programs of one rank use. CPU weights are views of the mapped shard file and keep the
-/// mapping alive; they are never copied.
+/// mapping alive; those that are trainable are copies, since updates write them.
 class WeightStore {
 public:
   /// \param file  the rank's shard file, already checked against the plan.

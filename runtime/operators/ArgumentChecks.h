@@ -8,7 +8,7 @@
 
 namespace cleave::runtime {
 
-/// Throws c10::Error if the arguments do not match each other, and the kernel would use them all the same.
+/// Throws c10::Error if the arguments do not match each other in a way that the kernel does not check itself.
 using ArgumentCheck = void (*)(llvm::ArrayRef<c10::IValue> arguments);
 
 /// The check of an operator (`aten::lstm`, overload `data`); null where libtorch's own checks suffice. Fuzzed

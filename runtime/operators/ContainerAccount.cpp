@@ -107,7 +107,7 @@ int64_t containerBytesOf(const IValue &value) {
   return walk.bytes;
 }
 
-void ContainerAccount::noteContainer(uint32_t slot, const IValue &value) {
+void ContainerAccount::countContainer(uint32_t slot, const IValue &value) {
   const int64_t bytes = containerBytesOf(value);
   auto known = llvm::find_if(counted, [&](const Counted &entry) { return entry.slot == slot; });
   if (known != counted.end()) {

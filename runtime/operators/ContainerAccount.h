@@ -44,9 +44,9 @@ public:
   /// Counts `value`, now held by `slot`, in place of the slot's previous value. Throws c10::OutOfMemoryError
   /// where that exceeds the account's limit. Throws c10::Error where containerBytesOf does, and for a tensor
   /// with more than kMaxDims dimensions, whose sizes no account counts.
-  void note(uint32_t slot, const c10::IValue &value) {
+  void count(uint32_t slot, const c10::IValue &value) {
     if (isContainer(value))
-      noteContainer(slot, value);
+      countContainer(slot, value);
     else if (value.isTensor())
       TORCH_CHECK(value.toTensor().dim() <= kMaxDims, "found a tensor of ", value.toTensor().dim(),
                   " dimensions, expected at most ", kMaxDims);
@@ -63,7 +63,7 @@ private:
     int64_t bytes;
     MemoryAccountRef account;
   };
-  void noteContainer(uint32_t slot, const c10::IValue &value);
+  void countContainer(uint32_t slot, const c10::IValue &value);
   void sweepCounted(llvm::ArrayRef<c10::IValue> slots);
   /// Stops counting the entries from `begin` on.
   void release(size_t begin);

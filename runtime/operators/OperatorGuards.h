@@ -10,7 +10,8 @@ namespace cleave::runtime {
 /// Wraps `operation` in checks of arguments that libtorch's kernels do not check, so that an untrusted plan
 /// cannot access memory outside its tensors:
 ///
-/// - dtypes, layouts, memory formats and devices must be those of dense tensors;
+/// - dtypes must be ones that plans support (or qint8, quint8, qint32), layouts strided, memory formats known
+///   to libtorch and, for operators on the CPU, devices the CPU;
 /// - tensors quantized by channel must have as many scales as channels, and go only to operators that read
 ///   the scales;
 /// - arguments of single operators must match each other (ArgumentChecks.h), such as indices of max pooling;

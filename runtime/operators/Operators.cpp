@@ -1,8 +1,8 @@
 //===- Operators.cpp ------------------------------------------------------===//
 #include "runtime/operators/Operators.h"
 #include "codegen/plan/OperatorName.h"
+#include "collectives/Collectives.h"
 #include "runtime/base/Exceptions.h"
-#include "runtime/comm/Communicator.h"
 #include "runtime/operators/CpuKernels.h"
 #include "runtime/operators/OperatorGuards.h"
 #include "llvm/ADT/STLExtras.h"
@@ -120,7 +120,7 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
 }
 
 Operators::Operators(const plan::Plan &plan) : names(plan.operators), resolved(plan.operators.size()) {
-  registerCollectiveKernels();
+  registerCollectives();
 }
 
 llvm::Expected<ResolvedOperator *> Operators::resolve(uint32_t index) {

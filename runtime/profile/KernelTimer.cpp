@@ -17,24 +17,12 @@ namespace cleave::runtime {
 static constexpr std::chrono::seconds kTimeout{60};
 
 namespace {
-/// Cancellation of the group: a failed rank ends the waits of the others.
-class Failure final : public CancellationToken {
-public:
-  bool isCancelled() const override { return failed; }
-  std::chrono::steady_clock::time_point deadline() override {
-    return std::chrono::steady_clock::now() + kTimeout;
-  }
-  void expire() override { failed = true; }
-
-private:
-  std::atomic<bool> failed{false};
-};
-
 /// Timing group of threads of this process.
 class LocalTimingGroup final : public TimingGroup {
 public:
   explicit LocalTimingGroup(size_t ranks)
-      : group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), cancellation),
+      : group(consecutiveRanks(0, ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(),
+              cancellation),
         start(std::ptrdiff_t(ranks)) {}
 
   Communicator &member(uint32_t rank) override { return group.member(rank); }
@@ -46,13 +34,13 @@ public:
   }
   void abandon() override {
     hasFailed = true;
-    cancellation.expire();
-    group.wake();
+    cancellation.cancel("a device has failed");
     start.arrive_and_drop();
   }
 
 private:
-  Failure cancellation;
+  /// The timeout is of each wait.
+  CancellationToken cancellation{{.timeout = kTimeout, .earliestBegin = CancellationToken::Clock::now}};
   LocalGroup group;
   std::barrier<> start;
   std::atomic<double> estimate{0};
@@ -62,8 +50,8 @@ private:
 /// Timer over device threads of this process.
 class DeviceTimer final : public KernelTimer {
 public:
-  DeviceTimer(double secondsPerCall, Clock clock, std::vector<std::unique_ptr<DeviceWorker>> workers)
-      : secondsPerCall(secondsPerCall), clock(clock), workers(std::move(workers)) {}
+  DeviceTimer(double measurementSeconds, Clock clock, std::vector<std::unique_ptr<DeviceWorker>> workers)
+      : measurementSeconds(measurementSeconds), clock(clock), workers(std::move(workers)) {}
 
   size_t devices() const override { return workers.size(); }
   int threads() const override { return workers.front()->threads(); }
@@ -75,7 +63,7 @@ private:
   /// Runs `task(rank)` on `count` devices at the same time.
   llvm::Error onDevices(size_t count, const std::function<void(uint32_t rank)> &task);
 
-  const double secondsPerCall;
+  const double measurementSeconds;
   const Clock clock;
   const std::vector<std::unique_ptr<DeviceWorker>> workers;
 };
@@ -95,7 +83,7 @@ double KernelTimer::seconds() {
 }
 
 llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<std::string> names,
-                                                               double secondsPerCall, Clock clock) {
+                                                               double measurementSeconds, Clock clock) {
   std::vector<ResolvedDevice> resolved;
   for (const std::string &name : names) {
     auto device = resolveTimedDevice(name);
@@ -103,7 +91,7 @@ llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<st
       return device.takeError();
     resolved.push_back(std::move(*device));
   }
-  return std::make_unique<DeviceTimer>(secondsPerCall, clock, startWorkers(resolved));
+  return std::make_unique<DeviceTimer>(measurementSeconds, clock, startWorkers(resolved));
 }
 
 llvm::Error DeviceTimer::onDevices(size_t count, const std::function<void(uint32_t rank)> &task) {
@@ -126,7 +114,7 @@ llvm::Error DeviceTimer::onDevices(size_t count, const std::function<void(uint32
 }
 
 llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *before) {
-  auto calls = TimedCalls::of(timed, before, secondsPerCall, clock);
+  auto calls = TimedCalls::of(timed, before, measurementSeconds, clock);
   if (!calls)
     return calls.takeError();
   LocalTimingGroup group(devices());
@@ -134,15 +122,16 @@ llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *bef
   if (llvm::Error error =
           onDevices(devices(), [&](uint32_t rank) { samples[rank] = calls->sample(rank, group); }))
     return llvm::createStringError(timed.name + ": " + toString(std::move(error)));
-  return calls->typical(meanOf(samples));
+  return calls->summarize(meanOf(samples));
 }
 
 llvm::Expected<double> DeviceTimer::secondsOfMessage(int64_t bytes, bool sends) {
   constexpr size_t kHops = 200;
   const size_t count = sends ? 2 : 1;
   // Sends values as from stage to stage of a request.
-  Failure cancellation;
-  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, cancellation);
+  /// The timeout is of each wait.
+  CancellationToken cancellation{{.timeout = kTimeout, .earliestBegin = CancellationToken::Clock::now}};
+  LocalExchange exchange(/*ranks=*/2, {}, /*transfers=*/kHops, /*microbatches=*/1, cancellation);
   double seconds = 0;
   auto hop = [&](uint32_t rank) {
     std::vector<c10::IValue> values;

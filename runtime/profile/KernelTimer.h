@@ -31,10 +31,10 @@ public:
   static double seconds();
 
   /// Fails for other devices than CPUs.
-  /// \param secondsPerCall  measurement time for each device and call of `secondsOf`; at least one sample is
-  ///     taken.
+  /// \param measurementSeconds  how long each device measures for one call of `secondsOf`; at least one
+  ///     sample is taken.
   static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices,
-                                                           double secondsPerCall, Clock clock = seconds);
+                                                           double measurementSeconds, Clock clock = seconds);
   virtual ~KernelTimer() = default;
 
   virtual size_t devices() const = 0;

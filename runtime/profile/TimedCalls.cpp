@@ -1,5 +1,6 @@
 //===- TimedCalls.cpp - Calls timed on all devices ------------------------===//
 #include "runtime/profile/TimedCalls.h"
+#include "runtime/comm/Collectives.h"
 #include "runtime/operators/Operators.h"
 #include <algorithm>
 #include <numeric>
@@ -9,7 +10,13 @@ namespace cleave::runtime {
 /// Calls of one device; operands are used in turn.
 class TimedCalls::Turns {
 public:
-  Turns(const Call &call, uint32_t rank) : operation(call.operation), variants(call.operands(rank)) {}
+  Turns(const Call &call, uint32_t rank, Communicator &group)
+      : operation(call.operation), variants(call.operands(rank)) {
+    if (call.collective)
+      operation = [&group, collective = *call.collective](torch::jit::Stack &stack) {
+        callCollective(&group, collective, stack);
+      };
+  }
 
   void call(int64_t count = 1) {
     for (int64_t i = 0; i < count; ++i) {
@@ -38,7 +45,7 @@ llvm::Expected<TimedCalls> TimedCalls::of(const KernelTimer::Call &timed, const 
     auto found = operators.resolve(index);
     if (!found)
       return found.takeError();
-    return Call{(*found)->onCpu, call.operands};
+    return Call{(*found)->onCpu, collectiveOf(call.name), call.operands};
   };
   auto own = resolve(0, timed);
   if (!own)
@@ -54,7 +61,6 @@ std::vector<double> TimedCalls::sample(uint32_t rank, TimingGroup &group) const 
   // Least seconds between two reads of the clock.
   constexpr double kSample = 100e-6;
   constexpr int64_t kMost = 1000;
-  CommunicatorScope scope(&group.member(rank));
   std::optional<Turns> own, preceding;
   auto sample = [&](int64_t count) {
     if (preceding)
@@ -65,9 +71,9 @@ std::vector<double> TimedCalls::sample(uint32_t rank, TimingGroup &group) const 
   };
   double found = 0;
   try {
-    own.emplace(timed, rank);
+    own.emplace(timed, rank, group.member(rank));
     if (before)
-      preceding.emplace(*before, rank);
+      preceding.emplace(*before, rank, group.member(rank));
     // The first call includes one-time set-up; the second one gives an estimate.
     sample(1);
     const double begin = clock();
@@ -88,7 +94,7 @@ std::vector<double> TimedCalls::sample(uint32_t rank, TimingGroup &group) const 
   return samples;
 }
 
-double TimedCalls::typical(std::vector<double> samples) const {
+double TimedCalls::summarize(std::vector<double> samples) const {
   if (!before)
     return std::accumulate(samples.begin(), samples.end(), 0.0) / double(samples.size());
   const auto middle = samples.begin() + samples.size() / 2;

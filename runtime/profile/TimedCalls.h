@@ -2,6 +2,7 @@
 #ifndef CLEAVE_RUNTIME_PROFILE_TIMEDCALLS_H
 #define CLEAVE_RUNTIME_PROFILE_TIMEDCALLS_H
 
+#include "runtime/comm/CollectiveCall.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/device/DeviceWorker.h"
 #include "runtime/profile/KernelTimer.h"
@@ -31,13 +32,16 @@ public:
 
   /// Seconds of each sample, measured on the thread of a device; empty if another device has failed.
   std::vector<double> sample(uint32_t rank, TimingGroup &group) const;
-  /// Summarizes samples, each the mean over devices: their mean, or their median if calls are timed one by
-  /// one. For the latter, one preempted call, while other ranks wait, would dominate a mean.
-  double typical(std::vector<double> samples) const;
+  /// The mean of the samples, or their median if there is a call `before`: a sample is then a single call,
+  /// and one that was preempted would dominate the mean.
+  /// \param samples  averaged over the devices.
+  double summarize(std::vector<double> samples) const;
 
 private:
   struct Call {
     torch::jit::Operation operation;
+    /// Nothing for an operator that does not communicate.
+    std::optional<CollectiveOp> collective;
     KernelTimer::Operands operands;
   };
   class Turns;

@@ -38,7 +38,7 @@ class TimingProcess::Timer final : public KernelTimer {
 public:
   Timer(TimingProcess &process, uint32_t first, uint32_t count, EndpointRanks ends)
       : process(process), count(count), index(process.rank() - first), ends(ends),
-        group(process.membership->transport(), first, count, index) {}
+        group(process.membership->transport(), consecutiveRanks(first, count), index) {}
 
   size_t devices() const override { return count; }
   int threads() const override { return process.worker->threads(); }
@@ -61,7 +61,7 @@ private:
 //===- Timing -------------------------------------------------------------===//
 
 Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *before) {
-  auto calls = TimedCalls::of(timed, before, process.options.secondsPerCall, seconds);
+  auto calls = TimedCalls::of(timed, before, process.options.measurementSeconds, seconds);
   if (!calls)
     return calls.takeError();
   double found = 0;
@@ -69,7 +69,7 @@ Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *
     PeerTimingGroup together(group);
     const std::vector<double> own = calls->sample(index, together);
     const at::Tensor mean = at::div(group.allReduce(at::tensor(own, at::kDouble)), double(count));
-    found = calls->typical({mean.const_data_ptr<double>(), mean.const_data_ptr<double>() + mean.numel()});
+    found = calls->summarize({mean.const_data_ptr<double>(), mean.const_data_ptr<double>() + mean.numel()});
   });
   if (error)
     return error;
@@ -108,7 +108,7 @@ private:
 
 double TimingProcess::Timer::secondsOfPingPong(int64_t bytes) {
   constexpr size_t kLeast = 3, kMost = 100;
-  const double budget = 20 * process.options.secondsPerCall;
+  const double budget = 20 * process.options.measurementSeconds;
   PingPong pingPong(process, begins() ? ends[1] : ends[0], bytes);
   if (!begins()) {
     for (bool isLast = false; !isLast;) {

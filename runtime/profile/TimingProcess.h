@@ -22,12 +22,13 @@ class TimingProcess {
 public:
   struct Options {
     Launch launch;
-    /// What is timed, without spaces. All processes must have the same.
+    /// Name of what is timed; must not contain spaces. All processes must have the same.
     std::string task;
     std::chrono::seconds timeout;
     /// The device of this process.
     std::string device;
-    double secondsPerCall;
+    /// How long each call is measured.
+    double measurementSeconds;
     /// Called with the reason when all processes end, from another thread.
     std::function<void(const std::string &)> onFailure;
   };

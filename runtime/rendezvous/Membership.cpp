@@ -41,9 +41,9 @@ Membership::Membership(const Launch &launch, PeerLimits limits)
 //===- Watching -----------------------------------------------------------===//
 
 void Membership::start() {
-  answered = Clock::now();
+  lastStoreRead = Clock::now();
   for (KnownPeer &peer : known)
-    peer.lastBeat = answered;
+    peer.lastBeat = lastStoreRead;
   // Thread names are for debuggers, and tests.
   auto begin = [this](const char *name, void (Membership::*work)()) {
     return std::thread([=, this] {
@@ -188,7 +188,7 @@ void Membership::beatOnce(uint64_t count) {
     return;
   if (auto failure = store->find(kFailed))
     return commitFailure(plan::printable(*failure, kLongestMessage));
-  noteBeats();
+  readBeats();
 }
 
 bool Membership::propose() {
@@ -204,28 +204,28 @@ bool Membership::propose() {
   return true;
 }
 
-void Membership::noteBeats() {
+void Membership::readBeats() {
   std::vector<std::string> keys;
   for (uint32_t rank = 0; rank < launch.size; ++rank)
     keys.push_back(beatOf(rank));
   if (haveAllCome) {
     for (auto [rank, beat] : llvm::enumerate(store->values(keys)))
-      note(uint32_t(rank), beat);
+      updatePeer(uint32_t(rank), beat);
     return;
   }
   for (auto [rank, key] : llvm::enumerate(keys))
     if (auto beat = store->find(key))
-      note(uint32_t(rank), *beat);
+      updatePeer(uint32_t(rank), *beat);
 }
 
-void Membership::note(uint32_t rank, const std::string &beat) {
+void Membership::updatePeer(uint32_t rank, const std::string &beat) {
   std::lock_guard lock(mutex);
-  answered = Clock::now();
-  known[rank].note(beat, answered);
+  lastStoreRead = Clock::now();
+  known[rank].update(beat, lastStoreRead);
 }
 
 void Membership::watchLife() {
-  if (std::optional<LivenessConnection::Loss> loss = liveness->watch())
+  if (std::optional<LivenessMonitor::Loss> loss = liveness->watch())
     fail(loss->reason.empty() ? deathOf(loss->rank) : loss->reason);
 }
 
@@ -300,7 +300,7 @@ std::string Membership::describe(uint32_t rank) {
   std::string text = ofRank(rank, peer.status.empty() ? "is starting" : peer.status);
   const Clock::duration silent = Clock::now() - peer.lastBeat;
   // If this process cannot read the store either, nothing is known of the other.
-  if (silent > kSilence && Clock::now() - answered < kSilence)
+  if (silent > kSilence && Clock::now() - lastStoreRead < kSilence)
     text += " (no sign of life for " + seconds(silent) + ")";
   return text;
 }
@@ -313,8 +313,8 @@ std::string Membership::describeOthers() {
       others.push_back(describe(rank));
   std::string text = llvm::join(others, ", ");
   // A process that holds the store, and has not asked it, was itself stopped.
-  if (Clock::now() - answered > kSilence && isBeating && !leaving && !holdsStore())
-    text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storeAddress() +
+  if (Clock::now() - lastStoreRead > kSilence && isBeating && !leaving && !holdsStore())
+    text += " (as of " + seconds(Clock::now() - lastStoreRead) + " ago: the store at " + storeAddress() +
             " does not answer)";
   return text;
 }
@@ -325,6 +325,12 @@ std::string Membership::withLastStatus(const std::string &message, uint32_t rank
   std::lock_guard lock(mutex);
   const std::string &last = known[rank].status;
   return message + (last.empty() ? "" : "; last known status: " + ofRank(rank, last));
+}
+
+std::string Membership::describeRanks() {
+  std::string own;
+  call([&](const MembershipClient &asked) { own = asked.status(); });
+  return ofRank(launch.rank, own) + ", " + describeOthers();
 }
 
 std::string Membership::reportLost(uint32_t rank, const std::string &context) {

@@ -11,8 +11,9 @@
 #ifndef CLEAVE_RUNTIME_RENDEZVOUS_MEMBERSHIP_H
 #define CLEAVE_RUNTIME_RENDEZVOUS_MEMBERSHIP_H
 
+#include "runtime/base/CancellationToken.h"
 #include "runtime/comm/Transport.h"
-#include "runtime/rendezvous/LivenessConnection.h"
+#include "runtime/rendezvous/LivenessMonitor.h"
 #include "runtime/rendezvous/PeerWaits.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -36,7 +37,7 @@ struct MembershipClient {
   std::function<void()> tick;
 };
 
-class Membership {
+class Membership final : public FailureAgreement {
   /// Store key under which rank 0 announces the run.
   static constexpr char kRun[] = "run";
 
@@ -66,11 +67,10 @@ public:
 
   /// Ends the run in all processes. Returns the message with which all end: the first, if several processes
   /// fail.
-  std::string fail(const std::string &message);
-  /// As fail, for a process that does not answer. First waits briefly, since a liveness connection may tell
-  /// why.
-  /// `context` says what was expected of the process.
-  std::string reportLost(uint32_t rank, const std::string &context);
+  std::string fail(const std::string &message) override;
+  /// First waits briefly, since a liveness connection may tell why the process does not answer.
+  std::string reportLost(uint32_t rank, const std::string &context) override;
+  std::string describeRanks() override;
   /// What the other processes do, as far as known: `rank 1 (stage 0) is computing`.
   std::string describeOthers();
 
@@ -100,7 +100,7 @@ private:
   /// Store key of a process's status.
   static std::string beatOf(uint32_t rank) { return "beat/" + std::to_string(rank); }
   Membership(const Launch &launch, PeerLimits limits);
-  ~Membership() = default;
+  ~Membership() override = default;
   /// Result of joining.
   struct Attempt;
   /// joinRun, with exceptions as text; empty on success.
@@ -114,8 +114,8 @@ private:
   /// Other ranks.
   llvm::Error claimRank(llvm::StringRef run, Clock::time_point deadline);
   llvm::Error rankTakenError(llvm::StringRef owner) const;
-  /// Restricts `store` to the keys of one run.
-  void keepTo(const std::string &run, std::unique_ptr<LivenessConnection> line);
+  /// Restricts `store` to the keys of the run, and keeps its liveness connections.
+  void enterRun(const std::string &runId, std::unique_ptr<LivenessMonitor> monitor);
   llvm::Error notStartedError(const std::string &who) const;
   llvm::Error awaitAll(Clock::time_point deadline);
   llvm::Error compare(const std::string &what);
@@ -137,8 +137,8 @@ private:
   void publishFailure();
   void loseStore();
   void beatOnce(uint64_t count);
-  void noteBeats();
-  void note(uint32_t rank, const std::string &beat);
+  void readBeats();
+  void updatePeer(uint32_t rank, const std::string &beat);
   /// Writes this process's failure to the store; false if there is none to write.
   bool propose();
   void watchLife();
@@ -161,9 +161,9 @@ private:
   /// Once this process has joined, its prefix includes the run.
   Launch launch;
   const PeerLimits limits;
-  /// All keys, where runs are announced; keys of this run.
+  /// rootStore: the whole store, where runs are announced. store: its keys of this run.
   std::unique_ptr<Store> rootStore, store;
-  std::unique_ptr<LivenessConnection> liveness;
+  std::unique_ptr<LivenessMonitor> liveness;
 
   std::mutex mutex;
   /// Null until all processes have come.
@@ -176,14 +176,15 @@ private:
   /// Failure of this process, to be written to the store; failure with which the run ended.
   std::string proposed, ended;
   bool isProposed = false;
-  Clock::time_point answered;
+  /// When the store last returned a status of another process.
+  Clock::time_point lastStoreRead;
   std::atomic<bool> over{false}, hasStore{false}, haveAllCome{false};
   bool stopping = false, leaving = false, isBeating = false;
   std::thread beating, living, ticking;
 };
 
 /// Leaves without goodbye: unless `leave` was called, the other processes fail. If the store does not answer,
-/// the thread that waits for it is left behind, together with the Membership.
+/// the thread that waits for it is detached, and the Membership is leaked, since the thread still uses it.
 struct Membership::Release {
   void operator()(Membership *membership) const;
 };

@@ -175,7 +175,7 @@ static std::string endpointOf(StringRef run) {
 
 /// True if rank 0 of the run is gone, so that nobody can join the run any more.
 static bool isLeft(StringRef run) {
-  return LivenessConnection::isGone(endpointOf(run), Membership::Clock::now() + kEarlierFailureWait);
+  return LivenessMonitor::isGone(endpointOf(run), Membership::Clock::now() + kEarlierFailureWait);
 }
 
 Error Membership::enter(Clock::time_point deadline) {
@@ -192,21 +192,21 @@ Error Membership::enter(Clock::time_point deadline) {
 }
 
 Error Membership::announceRun() {
-  std::unique_ptr<LivenessConnection> line;
+  std::unique_ptr<LivenessMonitor> monitor;
   try {
-    line = LivenessConnection::listen(hostAddress(launch), launch.size);
+    monitor = LivenessMonitor::listen(hostAddress(launch), launch.size);
   } catch (const std::exception &exception) {
     return llvm::createStringError(exception.what());
   }
-  const std::string owner = hostName() + " " + std::to_string(getpid()), endpoint = line->endpoint();
+  const std::string owner = hostName() + " " + std::to_string(getpid()), endpoint = monitor->endpoint();
   const std::string run = std::to_string(launch.size) + " " + owner + " " + endpoint;
   std::string found = rootStore->setOnce(kRun, run);
   if (found != run && isLeft(found))
     found = rootStore->compareSet(kRun, found, run);
   if (found != run)
     return rankTakenError(StringRef(found).split(' ').second);
-  const std::string runId = line->runId();
-  keepTo(runId, std::move(line));
+  const std::string runId = monitor->runId();
+  enterRun(runId, std::move(monitor));
   return Error::success();
 }
 
@@ -229,7 +229,7 @@ Error Membership::claimRank(StringRef run, Clock::time_point deadline) {
   if (found != owner)
     return rankTakenError(found);
   try {
-    keepTo(runId, LivenessConnection::connect(endpoint, launch.rank, deadline));
+    enterRun(runId, LivenessMonitor::connect(endpoint, launch.rank, deadline));
   } catch (const std::exception &exception) {
     return llvm::createStringError(exception.what());
   }
@@ -244,11 +244,11 @@ Error Membership::rankTakenError(StringRef owner) const {
       plan::printable(host, kLongestHost) + "); give each run a MASTER_PORT of its own");
 }
 
-void Membership::keepTo(const std::string &run, std::unique_ptr<LivenessConnection> line) {
-  store = rootStore->withPrefix(run);
-  launch.prefix += "/" + run;
+void Membership::enterRun(const std::string &runId, std::unique_ptr<LivenessMonitor> monitor) {
+  store = rootStore->withPrefix(runId);
+  launch.prefix += "/" + runId;
   std::lock_guard lock(mutex);
-  liveness = std::move(line);
+  liveness = std::move(monitor);
 }
 
 Error Membership::notStartedError(const std::string &who) const {

@@ -9,7 +9,7 @@ namespace cleave::runtime {
 /// Longest status, in bytes.
 static constexpr size_t kLongestStatus = 1 << 10;
 
-void KnownPeer::note(const std::string &found, PeerClock::time_point now) {
+void KnownPeer::update(const std::string &found, PeerClock::time_point now) {
   if (found == beat)
     return;
   std::string said = plan::printable(llvm::StringRef(found).split(' ').second, kLongestStatus);

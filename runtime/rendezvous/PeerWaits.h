@@ -29,12 +29,13 @@ struct KnownPeer {
   /// When the status last changed.
   PeerClock::time_point lastStatusChange{};
 
-  void note(const std::string &beat, PeerClock::time_point now);
+  void update(const std::string &beat, PeerClock::time_point now);
   /// When it last showed progress: a new status or, while it loads, a new beat.
   PeerClock::time_point progressed() const;
 };
 
-/// A wait with a timeout, counted from its beginning or the last progress of another process, whichever is later.
+/// A wait with a timeout, counted from its beginning or the last progress of another process, whichever is
+/// later.
 struct PeerWait {
   PeerClock::time_point begin;
   std::string what;

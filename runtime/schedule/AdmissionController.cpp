@@ -18,7 +18,7 @@ AdmissionController::Admission AdmissionController::enter() {
   return Admission(this);
 }
 
-void AdmissionController::noteEnd() {
+void AdmissionController::recordEnd() {
   std::lock_guard lock(mutex);
   ended = Clock::now();
 }

@@ -18,8 +18,8 @@ public:
   /// \param limit  maximum of requests under way; at least 1.
   AdmissionController(std::chrono::seconds timeout, size_t limit) : timeout(timeout), limit(limit) {}
 
-  /// Deleter of an Admission. Destroying an Admission makes room for another request; no rank works on its
-  /// request any more. The AdmissionController must outlive it.
+  /// Deleter of an Admission. Destroy an Admission only when no rank works on its request any more; that
+  /// makes room for another. The AdmissionController must outlive it.
   struct Leave {
     void operator()(AdmissionController *admissions) const { admissions->leave(); }
   };
@@ -29,7 +29,7 @@ public:
   Admission enter();
   /// Notes that a request has ended: with its result, or failed while ranks may still work on it. The
   /// deadlines of the requests behind it count from now on.
-  void noteEnd();
+  void recordEnd();
   Clock::time_point lastEnd() const;
 
   const std::chrono::seconds timeout;

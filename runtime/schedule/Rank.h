@@ -8,14 +8,16 @@
 #include "runtime/device/DeviceWorker.h"
 #include "runtime/executor/WeightStore.h"
 #include "runtime/operators/Operators.h"
+#include "runtime/schedule/ProgramRun.h"
 #include "runtime/schedule/Request.h"
-#include "runtime/schedule/StageRun.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +39,7 @@ public:
                                                     States &states, RankOptions options);
 
   /// True if this rank has actions for `signature`.
-  bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }
+  bool takesPart(uint32_t signature) const { return !parts[signature].actions.empty(); }
   /// Performs this rank's actions for a request, on the thread of its device. Failures become failures of the
   /// request.
   void execute(Request &request, uint32_t signature);
@@ -57,50 +59,60 @@ public:
   uint32_t number() const { return index; }
 
 private:
-  struct Step {
+  /// An action of the schedule, with what it refers to.
+  struct ResolvedAction {
     const plan::Action *action;
     /// The action's micro-batch, as an index among those of all data-parallel ranks.
     uint64_t microbatch;
-    StageRun *stage;
-    /// Send and Recv: the transfer.
-    const plan::Transfer *transfer;
+    /// The program that it runs, or whose values it moves; null for a reduction.
+    ProgramRun *program;
+    /// Sends and receives: the transfer.
+    const ValueFlow *transfer;
     P2PKey key;
+    /// Reductions: the group, and the states that it sums.
+    uint32_t group;
+    llvm::ArrayRef<uint32_t> states;
   };
   /// Actions of the rank for one signature.
   struct Part {
-    std::vector<plan::Transfer> transfers;
-    std::vector<std::unique_ptr<StageRun>> stages;
-    std::vector<Step> steps;
+    std::vector<ValueFlow> flows;
+    std::vector<std::unique_ptr<ProgramRun>> programs;
+    std::vector<ResolvedAction> actions;
 
-    /// Null when the stage is another rank's.
-    StageRun *find(uint32_t stage) const;
+    /// Null when the program is another rank's.
+    ProgramRun *find(plan::ProgramKey key) const;
   };
 
-  Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
+  Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights, States &states,
        RankOptions options);
   /// Fails if the weights, or the predicted peak, exceed the plan's memory limit.
   llvm::Error checkMemory() const;
-  llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
-  void loadSteps(uint32_t signature);
+  llvm::Error loadProgram(const plan::Program &program, Operators &operators);
+  void resolveActions(uint32_t signature);
+  ResolvedAction resolve(const Part &part, const plan::Action &action) const;
   /// Adds the action to the busy time and the trace.
-  void note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
+  void record(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
   /// Runs `work`, whose exceptions become failures of the request. False if it throws or returns false.
-  bool attempt(Request &request, const Step &step, llvm::function_ref<bool()> work);
-  /// Performs one step; false when the request failed meanwhile.
-  bool perform(Request &request, const Part &part, const Step &step);
-  void forward(Request &request, const Part &part, const Step &step);
-  bool send(Request &request, const Step &step);
-  bool receive(Request &request, const Step &step);
+  bool attempt(Request &request, const ResolvedAction &resolved, llvm::function_ref<bool()> work);
+  /// Performs one action; false when the request failed meanwhile.
+  bool perform(Request &request, const Part &part, const ResolvedAction &resolved);
+  void compute(Request &request, const Part &part, const ResolvedAction &resolved);
+  void reduce(Request &request, const ResolvedAction &resolved);
+  bool send(Request &request, const ResolvedAction &resolved);
+  bool receive(Request &request, const ResolvedAction &resolved);
 
   const plan::Plan &plan;
   const uint32_t index;
   DeviceWorker &worker;
   const WeightStore weights;
+  States &states;
+  /// By axis, Tensor and Data: this rank's group.
+  const std::array<std::optional<uint32_t>, 2> ownGroups;
   /// By signature.
   std::vector<Part> parts;
   std::atomic<int64_t> busyNanoseconds{0};
-  /// The current step; null between requests.
-  std::atomic<const Step *> current{nullptr};
+  /// The current action; null between requests.
+  std::atomic<const ResolvedAction *> current{nullptr};
   /// Values of a transfer; kept for its capacity.
   std::vector<c10::IValue> moved;
   const RankOptions options;

@@ -8,18 +8,24 @@
 namespace cleave::runtime {
 
 RankSet::RankSet(const plan::Plan &plan, uint32_t signature, llvm::ArrayRef<std::unique_ptr<Rank>> own)
-    : plan(plan), transfers(plan::transfers(plan, signature).size() * plan.mesh->dp * plan.mesh->tp) {
+    : plan(plan), transfers(transferCount(plan, signature) * plan.mesh->dp * plan.mesh->tp) {
   for (auto [index, rank] : llvm::enumerate(own))
     if (rank->takesPart(signature)) {
       localIndices.push_back(index);
       ranks.push_back(rank->number());
       readsInputs |= runtime::readsInputs(plan, rank->number(), signature);
     }
+  const bool trains = llvm::any_of(plan.programs, [&](const auto &program) {
+    return program->signature == signature && program->phase != plan::Phase::Forward;
+  });
+  for (auto [index, group] : llvm::enumerate(plan.groups))
+    if (trains || group->axis == plan::Axis::Tensor)
+      groups[index] = group->ranks;
 }
 
 std::shared_ptr<Exchange> RankSet::connect(uint32_t microbatches, CancellationToken &cancellation) const {
   const uint32_t ofEach = llvm::divideCeil(microbatches, plan.mesh->dp);
-  return std::make_shared<LocalExchange>(ranks, plan.mesh->tp, transfers, ofEach, cancellation);
+  return std::make_shared<LocalExchange>(ranks.size(), groups, transfers, ofEach, cancellation);
 }
 
 } // namespace cleave::runtime

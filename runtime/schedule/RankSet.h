@@ -7,6 +7,7 @@
 #include "runtime/schedule/Rank.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct RankSet {
   std::shared_ptr<Exchange> connect(uint32_t microbatches, CancellationToken &cancellation) const;
 
   const plan::Plan &plan;
+  /// The groups of these ranks, by their index in the plan.
+  std::map<uint32_t, std::vector<uint32_t>> groups;
   /// Number of transfers per micro-batch index, over all data- and tensor-parallel ranks.
   size_t transfers;
   /// The ranks that take part: their indices among the ranks of this process, and their numbers in the plan.

@@ -1,6 +1,7 @@
 //===- Request.cpp --------------------------------------------------------===//
 #include "runtime/schedule/Request.h"
-#include "runtime/schedule/StageRun.h"
+#include "codegen/plan/Schedule.h"
+#include "runtime/schedule/ProgramRun.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
@@ -12,43 +13,31 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  std::shared_ptr<AdmissionController> admissions, AdmissionController::Admission admission,
                  llvm::MutableArrayRef<States> states,
                  llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
-                 c10::Device outputDevice, bool collects, std::function<void(const std::string &)> onTimeout)
+                 c10::Device outputDevice, bool collects, FailureAgreement *processes,
+                 std::function<void(const std::string &)> onTimeout,
+                 std::function<void(const std::string &)> onHalfUpdate)
     : number(number), microbatches(std::move(microbatches)), outputDevice(outputDevice),
+      cancellation({.timeout = admissions->timeout,
+                    .processes = processes,
+                    .earliestBegin = [admissions] { return admissions->lastEnd(); },
+                    .describeRanks = [this] { return describeStuck(); },
+                    .onTimeout = std::move(onTimeout)}),
       inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
       admissions(std::move(admissions)), admission(std::move(admission)), states(states),
-      onTimeout(std::move(onTimeout)), working(rankIds.size() + collects) {
+      onHalfUpdate(std::move(onHalfUpdate)), working(rankIds.size() + collects), waker(cancellation, [this] {
+        this->admissions->recordEnd();
+        {
+          std::lock_guard lock(mutex);
+        }
+        changed.notify_all();
+      }) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
-  ranksExchange = connect(*this);
+  ranksExchange = connect(cancellation);
 }
 
 Request::RankState &Request::stateOf(uint32_t rank) {
   return *llvm::find_if(ranks, [&](const RankState &state) { return state.rank == rank; });
-}
-
-Request::Clock::time_point Request::deadline() {
-  std::lock_guard lock(mutex);
-  return deadlineLocked();
-}
-
-void Request::expire() {
-  const std::string message = describeStuck();
-  if (fail(message) && onTimeout)
-    onTimeout(message);
-}
-
-void Request::checkDeadline() {
-  std::unique_lock lock(mutex);
-  if (hasFailed || working == 0 || Clock::now() < deadlineLocked())
-    return;
-  lock.unlock();
-  expire();
-}
-
-Request::Clock::time_point Request::deadlineLocked() const {
-  if (begun != Clock::time_point())
-    return begun + admissions->timeout;
-  return std::max(submitted, admissions->lastEnd()) + admissions->timeout;
 }
 
 std::string Request::describe(const RankState &state) const {
@@ -57,10 +46,14 @@ std::string Request::describe(const RankState &state) const {
   if (!action)
     return who + " is busy with an earlier request";
   who += " (stage " + std::to_string(action->stage) + ")";
-  if (action->kind == plan::ActionKind::Recv)
-    return who + " waits for the values of stage " + std::to_string(action->peer_stage);
-  if (action->kind == plan::ActionKind::Send)
-    return who + " waits for stage " + std::to_string(action->peer_stage) + " to take its values";
+  const bool isGradient =
+      action->kind == plan::ActionKind::SendGrad || action->kind == plan::ActionKind::RecvGrad;
+  if (plan::isReceive(action->kind))
+    return who + " waits for the " + (isGradient ? "gradients" : "values") + " of stage " +
+           std::to_string(action->peer_stage);
+  if (plan::isSend(action->kind))
+    return who + " waits for stage " + std::to_string(action->peer_stage) + " to take its " +
+           (isGradient ? "gradients" : "values");
   const std::string other = ranksExchange->awaited(state.rank);
   if (!other.empty())
     return who + " waits for " + other;
@@ -70,22 +63,16 @@ std::string Request::describe(const RankState &state) const {
 
 std::string Request::describeStuck() {
   std::vector<std::string> busy;
-  std::unique_lock lock(mutex);
+  std::lock_guard lock(mutex);
   for (const RankState &state : ranks)
     if (!state.left && working > 0)
       busy.push_back(describe(state));
-  const std::shared_ptr<Exchange> exchange = ranksExchange;
-  lock.unlock();
-  const std::string everywhere = exchange ? exchange->describeRanks() : "";
-  return "no result after " + std::to_string(admissions->timeout.count()) +
-         " s: " + (everywhere.empty() ? llvm::join(busy, ", ") : everywhere) +
-         "; allow more time (--timeout)";
+  return llvm::join(busy, ", ");
 }
 
-void Request::enter(uint32_t rank, const plan::Action &action, const StageRun *stage) {
+void Request::enter(uint32_t rank, const plan::Action &action, const ProgramRun *stage) {
+  cancellation.begin();
   std::lock_guard lock(mutex);
-  if (begun == Clock::time_point())
-    begun = Clock::now();
   RankState &state = stateOf(rank);
   state.action = &action;
   state.stage = stage;
@@ -130,6 +117,7 @@ void Request::receiveOutputs(uint32_t signature) {
 }
 
 void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
+  std::shared_ptr<Exchange> unused;
   std::lock_guard lock(mutex);
   // Includes outputs of other ranks: this one may have received them.
   for (const at::Tensor &output : outputs)
@@ -137,56 +125,43 @@ void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
   if (rank)
     stateOf(*rank).left = true;
   if (--working == 0)
-    end();
+    unused = end();
 }
 
-void Request::end() {
+std::shared_ptr<Exchange> Request::end() {
   inputs.clear();
-  ranksExchange.reset();
+  const bool hasSucceeded = cancellation.finish();
+  if (!hasSucceeded && updates && onHalfUpdate)
+    onHalfUpdate(cancellation.message());
   for (States &each : states)
-    hasFailed ? each.discard() : each.commit();
-  if (!hasFailed)
-    admissions->noteEnd();
+    hasSucceeded ? each.commit() : each.discard();
+  if (hasSucceeded)
+    admissions->recordEnd();
   admission.reset();
   changed.notify_all();
-}
-
-bool Request::fail(std::string message) {
-  std::unique_lock lock(mutex);
-  // A finished request cannot fail.
-  if (hasFailed || working == 0)
-    return false;
-  const std::shared_ptr<Exchange> exchange = ranksExchange;
-  lock.unlock();
-  message = exchange->agreeOnFailure(std::move(message));
-  lock.lock();
-  if (hasFailed || working == 0)
-    return false;
-  failure = std::move(message);
-  hasFailed = true;
-  admissions->noteEnd();
-  lock.unlock();
-  changed.notify_all();
-  exchange->wake();
-  return true;
+  return std::move(ranksExchange);
 }
 
 llvm::Expected<std::vector<at::Tensor>> Request::wait() {
   std::unique_lock lock(mutex);
-  while (!hasFailed && working > 0) {
+  while (!cancellation.isCancelled() && working > 0) {
     // Recomputed after each wait: it moves when earlier requests end.
-    const Clock::time_point deadline = deadlineLocked();
-    if (Clock::now() < deadline) {
+    const CancellationToken::Clock::time_point deadline = cancellation.deadline();
+    if (CancellationToken::Clock::now() < deadline) {
       changed.wait_until(lock, deadline);
       continue;
     }
     lock.unlock();
-    expire();
+    cancellation.expire();
     lock.lock();
   }
-  if (hasFailed)
-    return llvm::createStringError(failure);
-  return outputs;
+  if (cancellation.isCancelled())
+    return llvm::createStringError(cancellation.message());
+  lock.unlock();
+  std::vector<at::Tensor> merged;
+  for (size_t leaf = 0; leaf < outputs.size(); ++leaf)
+    merged.push_back(microbatches.merged(leaf, outputs[leaf]));
+  return merged;
 }
 
 } // namespace cleave::runtime

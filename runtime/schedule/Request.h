@@ -16,7 +16,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -28,12 +27,12 @@
 
 namespace cleave::runtime {
 
-class StageRun;
+class ProgramRun;
 
 /// State of a request, shared by the ranks that work on it and the caller that waits for it. Every wait ends
-/// at the deadline, or when the request fails; the first failure is reported. The timeout counts from the
-/// first action of a rank or, before that, from the end of the previous request.
-class Request : private CancellationToken {
+/// when `cancellation` is cancelled, at its deadline at the latest. The timeout counts from the first action
+/// of a rank or, before that, from the end of the previous request.
+class Request {
 public:
   /// \param number     index of the request in its session, for traces.
   /// \param ranks      ranks of this process that take part, ascending.
@@ -43,17 +42,23 @@ public:
   /// \param states     committed when the request succeeds. Live as long as the ranks.
   /// \param outputDevice  device of the outputs.
   /// \param collects   outputs come from other processes; a thread calls `receiveOutputs`.
-  /// \param onTimeout  called with the message by the thread that finds the deadline passed; may be empty.
+  /// \param processes  null where all ranks are threads of this process.
+  /// \param onTimeout  see CancellationToken::Options.
+  /// \param onHalfUpdate  called with the message when the request has failed after a rank began to change
+  ///     weights, before another request is admitted.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
           llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<AdmissionController> admissions,
           AdmissionController::Admission admission, llvm::MutableArrayRef<States> states,
           llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
-          c10::Device outputDevice = c10::kCPU, bool collects = false,
-          std::function<void(const std::string &)> onTimeout = nullptr);
+          c10::Device outputDevice = c10::kCPU, bool collects = false, FailureAgreement *processes = nullptr,
+          std::function<void(const std::string &)> onTimeout = nullptr,
+          std::function<void(const std::string &)> onHalfUpdate = nullptr);
 
   const uint64_t number;
   const Microbatches microbatches;
   const c10::Device outputDevice;
+  /// Cancelled by the first failure.
+  CancellationToken cancellation;
 
   /// Leaf `leaf` of the inputs, as micro-batch `microbatch` reads it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {
@@ -63,7 +68,9 @@ public:
   /// Communication between the ranks of the request.
   Exchange &exchange() { return *ranksExchange; }
   /// Records the current action of `rank`, for messages.
-  void enter(uint32_t rank, const plan::Action &action, const StageRun *stage = nullptr);
+  void enter(uint32_t rank, const plan::Action &action, const ProgramRun *stage = nullptr);
+  /// Records that a rank begins to change weights. If the request fails afterwards, they may be half changed.
+  void beginUpdate() { updates.store(true); }
   /// Adds a micro-batch's part of an output leaf. `microbatch` is an index among those of all data-parallel
   /// ranks. Copies from a GPU are asynchronous: they have completed after `synchronize`.
   void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
@@ -76,36 +83,28 @@ public:
   /// `account` any more. The last part ends the request.
   void leave(std::optional<uint32_t> rank, MemoryAccount &account);
 
-  /// Fails the request; true if this was its first failure.
-  bool fail(std::string message);
-  /// Fails the request if its deadline has passed.
-  void checkDeadline();
-  const std::atomic<bool> &failed() const { return hasFailed; }
-
   /// Blocks until the request has ended or failed.
   llvm::Expected<std::vector<at::Tensor>> wait();
 
 private:
-  using Clock = AdmissionController::Clock;
   struct RankState {
     uint32_t rank;
     /// Current action; null before the first one.
     const plan::Action *action = nullptr;
     /// The stage whose program it runs.
-    const StageRun *stage = nullptr;
+    const ProgramRun *stage = nullptr;
     bool left = false;
   };
 
   RankState &stateOf(uint32_t rank);
-  Clock::time_point deadlineLocked() const;
-  bool isCancelled() const override { return hasFailed; }
-  Clock::time_point deadline() override;
-  void expire() override;
-  void end();
+  /// Ends the request. Returns its exchange, to be destroyed without the lock.
+  std::shared_ptr<Exchange> end();
   /// What an unfinished rank does or waits for.
   std::string describe(const RankState &state) const;
+  /// What the unfinished ranks do.
   std::string describeStuck();
 
+  std::atomic<bool> updates{false};
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   /// By output: events after which the memory of a joined output may be written.
@@ -113,17 +112,14 @@ private:
   const std::shared_ptr<AdmissionController> admissions;
   AdmissionController::Admission admission;
   const llvm::MutableArrayRef<States> states;
-  const std::function<void(const std::string &)> onTimeout;
-  std::atomic<bool> hasFailed{false};
+  const std::function<void(const std::string &)> onHalfUpdate;
 
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<RankState> ranks;
   size_t working;
-  const Clock::time_point submitted = Clock::now();
-  Clock::time_point begun{};
-  std::string failure;
   std::shared_ptr<Exchange> ranksExchange;
+  const CancellationToken::Waker waker;
 };
 
 } // namespace cleave::runtime

@@ -19,14 +19,14 @@ std::vector<std::shared_ptr<Request>> RequestList::all() {
   return running;
 }
 
-void RequestList::fail(const std::string &message) {
+void RequestList::cancel(const std::string &message) {
   for (const std::shared_ptr<Request> &request : all())
-    request->fail(message);
+    request->cancellation.cancel(message);
 }
 
 void RequestList::checkDeadlines() {
   for (const std::shared_ptr<Request> &request : all())
-    request->checkDeadline();
+    request->cancellation.checkDeadline();
 }
 
 } // namespace cleave::runtime

@@ -14,8 +14,8 @@ namespace cleave::runtime {
 class RequestList {
 public:
   void add(const std::shared_ptr<Request> &request);
-  void fail(const std::string &message);
-  /// Fails requests whose deadline has passed.
+  void cancel(const std::string &message);
+  /// Cancels requests whose deadline has passed.
   void checkDeadlines();
 
 private:

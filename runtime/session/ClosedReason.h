@@ -8,7 +8,8 @@
 
 namespace cleave::runtime {
 
-/// Why a session accepts no more requests, once it does not. Thread-safe.
+/// The reason why a session accepts no more requests, `one had no result in time (…)`; empty as long as it
+/// accepts them. Thread-safe.
 class ClosedReason {
 public:
   void set(const std::string &why) {
@@ -20,8 +21,7 @@ public:
     std::lock_guard lock(mutex);
     if (reason.empty())
       return llvm::Error::success();
-    return llvm::createStringError("the session takes no more requests, since one had no result in time (" +
-                                   reason + "); open another");
+    return llvm::createStringError("the session takes no more requests, since " + reason + "; open another");
   }
 
 private:

@@ -43,9 +43,9 @@ public:
 private:
   const plan::Plan &plan;
   Membership &membership;
-  /// By rank; of rank 0.
+  /// In rank 0: by receiving rank.
   std::map<uint32_t, Sender> senders;
-  /// Of the other processes.
+  /// In other processes.
   std::optional<Receiver> receiver;
 };
 

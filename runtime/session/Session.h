@@ -139,10 +139,11 @@ public:
   /// The actions since the last call, by rank and then in order; empty unless `SessionOptions::trace`.
   std::vector<TraceEvent> takeTrace();
 
-  /// Index of this process, and their number; 0 and 1 without a launch.
+  /// Index of this process, which is the rank that it runs, and the number of processes; 0 and 1 without a
+  /// launch.
   uint32_t process() const;
   uint32_t processes() const;
-  /// The process that gets the outputs.
+  /// The process (its rank) that gets the outputs.
   uint32_t outputProcess(uint32_t signature = 0) const;
   /// True if this process reads the data of the inputs, not only their sizes.
   bool needsInputs(uint32_t signature = 0) const;

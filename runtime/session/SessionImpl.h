@@ -23,8 +23,10 @@ namespace cleave::runtime {
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
       : plan(std::move(plan)), options(std::move(options)), operators(*this->plan),
-        states(this->plan->mesh->tp, States(this->plan->states.size())) {}
+        states(statesOf(*this->plan)) {}
   ~Impl();
+  /// The states of each rank that shares its stages with others.
+  static std::vector<States> statesOf(const plan::Plan &plan);
   /// Joins the other processes, if there are any, and loads the ranks of this one.
   llvm::Error open(llvm::StringRef directory, const plan::Digest &checksum);
   llvm::Error join(const plan::Digest &checksum);
@@ -35,8 +37,8 @@ struct Session::Impl {
   /// Connects this rank to the other processes (GPUs, values between stages, commands), and answers them from
   /// now on.
   llvm::Error connectRanks();
-  /// Returns what `work` returns. An exception that it throws is unknown to other processes, so it fails them
-  /// all.
+  /// Returns what `work` returns. If it throws, ends the run in all processes, which would not learn of the
+  /// exception otherwise.
   template <typename Work> auto reportingFailure(Work work) -> decltype(work());
   /// The error with which all processes end, after this one failed with `message`.
   llvm::Error failAll(const std::string &message);
@@ -69,7 +71,8 @@ struct Session::Impl {
   /// Shared with requests.
   const std::shared_ptr<ClosedReason> closedReason = std::make_shared<ClosedReason>();
   Operators operators;
-  /// By tensor-parallel rank. Each keeps its own copy of the same values.
+  /// By data-parallel, then tensor-parallel rank. Tensor-parallel ranks keep copies of the same values,
+  /// unless a state is split.
   std::vector<States> states;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<RankSet> rankSets;

@@ -18,6 +18,13 @@ static int64_t withTolerance(int64_t limit) {
   return limit > kLargest ? INT64_MAX : limit + limit / 8 + (int64_t(64) << 20);
 }
 
+std::vector<States> Session::Impl::statesOf(const plan::Plan &plan) {
+  std::vector<States> states;
+  for (uint32_t position = 0; position < plan::ranksPerDeviceGroup(plan); ++position)
+    states.emplace_back(plan, position % plan.mesh->tp);
+  return states;
+}
+
 Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksum) {
   if (Error error = checkSupported(*plan))
     return error;
@@ -87,9 +94,9 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
   // With several processes, Membership watches the loading.
   const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.onTimeout);
   for (auto [index, worker] : llvm::zip(own, workers)) {
-    auto rank =
-        Rank::load(*plan, shards.at(index), index, *worker, operators, states[plan::tpRankOf(*plan, index)],
-                   {options.checkTypes, options.trace, options.cudaGraphs});
+    auto rank = Rank::load(*plan, shards.at(index), index, *worker, operators,
+                           states[index % plan::ranksPerDeviceGroup(*plan)],
+                           {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
@@ -134,11 +141,10 @@ Error Session::Impl::connectRanks() {
   peerExchange = std::make_shared<PeerExchange>(*plan, *membership, workers.front()->memory(),
                                                 options.hasCoordinator, *links);
   auto status = [this] { return ranks.front()->describe(peerExchange->awaited(membership->rank())); };
-  peerExchange->setStatus(status);
   if (options.onFailure)
     failureCallback = std::make_unique<FailureCallback>(options.onFailure);
   auto failed = [this](const std::string &message) {
-    underWay.fail(message);
+    underWay.cancel(message);
     if (failureCallback)
       failureCallback->call(message);
     // Last: by now requests have failed, so none uses the result of an aborted call; and NCCL may take its
@@ -172,7 +178,7 @@ Session::Impl::~Impl() {
   }
   if (links)
     links->abort();
-  underWay.fail("the session was closed while the request was under way");
+  underWay.cancel("the session was closed while the request was under way");
   collector.reset();
   failureCallback.reset();
 }

@@ -1,5 +1,6 @@
 //===- SessionRequests.cpp - Requests of a session ------------------------===//
 #include "codegen/plan/Batch.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/exchange/Inputs.h"
@@ -12,7 +13,9 @@ using llvm::Error;
 using llvm::Expected;
 
 size_t Session::Impl::mostUnderWay() const {
-  if (!plan->states.empty())
+  // A request reads what the one before has written.
+  const bool trains = llvm::any_of(plan->weights, [](const auto &weight) { return weight->trainable; });
+  if (!plan->states.empty() || trains)
     return 1;
   return options.maxInFlight ? options.maxInFlight : 2 * rankCount(*plan) + 2;
 }
@@ -28,7 +31,7 @@ std::function<void(const std::string &)> Session::Impl::onTimeout() const {
   if (membership)
     return nullptr;
   return [closedReason = closedReason, told = options.onTimeout](const std::string &message) {
-    closedReason->set(message);
+    closedReason->set("one had no result in time (" + message + ")");
     if (told)
       told(message);
   };
@@ -37,8 +40,12 @@ std::function<void(const std::string &)> Session::Impl::onTimeout() const {
 Expected<AdmissionController::Admission> Session::Impl::enter() {
   if (Error error = closedReason->check())
     return error;
-  if (AdmissionController::Admission admission = admissions->enter())
+  if (AdmissionController::Admission admission = admissions->enter()) {
+    // The request before may have failed meanwhile, and left weights half changed.
+    if (Error error = closedReason->check())
+      return error;
     return admission;
+  }
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
                                  " s; allow more time (--timeout)");
 }
@@ -80,7 +87,10 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
       rankSets[signature].ranks, admissions, std::move(admission), states,
       [&](CancellationToken &cancellation) { return connect(rankSets[signature], count, cancellation); },
-      outputDevice, collects, onTimeout());
+      outputDevice, collects, membership.get(), onTimeout(),
+      [closedReason = closedReason](const std::string &message) {
+        closedReason->set("one failed while it changed weights, which may be half changed (" + message + ")");
+      });
   underWay.add(request);
   post(request, signature, collects);
   return request;
@@ -96,7 +106,7 @@ void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signa
       collector->post([this, request, signature] { receiveOutputs(*request, signature); });
   } catch (const std::exception &exception) {
     // Ranks that got the request would wait for those that did not.
-    request->fail(messageOf(exception));
+    request->cancellation.cancel(messageOf(exception));
     for (size_t index : left)
       request->leave(ranks[index]->number(), workers[index]->memory());
     if (collects)
@@ -106,13 +116,13 @@ void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signa
 
 void Session::Impl::receiveOutputs(Request &request, uint32_t signature) {
   const std::string who = "rank " + std::to_string(membership->rank());
-  if (!request.failed())
+  if (!request.cancellation.isCancelled())
     try {
       request.receiveOutputs(signature);
     } catch (const PeerLost &lost) {
-      request.fail(membership->reportLost(lost.rank, who + " waited for outputs"));
+      request.cancellation.cancelLost(lost.rank, who + " waited for outputs");
     } catch (const std::exception &exception) {
-      request.fail(who + ": outputs: " + messageOf(exception));
+      request.cancellation.cancel(who + ": outputs: " + messageOf(exception));
     }
   request.leave(std::nullopt, workers.front()->memory());
 }

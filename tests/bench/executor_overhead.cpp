@@ -179,7 +179,7 @@ static void runPlan(benchmark::State &state, const Chain &chain) {
   std::vector<c10::IValue> outputs;
   for (auto _ : state) {
     executor->setInput(0, x);
-    executor->run({}, cancelled, outputs);
+    executor->run({{}, cancelled}, outputs);
   }
   reportPerOperation(state);
 }

@@ -208,7 +208,7 @@ class Table:
     def write(self):
         if not self.path:
             return
-        head = "| fault | when | ranks | limit | all have said so after | all have ended after |\n|---|---|---|---|---|---|\n"
+        head = "| fault | when | ranks | limit | all survivors have reported the failure after | all survivors have ended after |\n|---|---|---|---|---|---|\n"
         before, rest = pathlib.Path(self.path).read_text().split(self.begin)
         after = rest.split(self.end)[1]
         pathlib.Path(self.path).write_text(before + self.begin + head + "".join(self.rows) + self.end + after)

@@ -177,8 +177,8 @@ class Fades(nn.Module):
 
 
 @pytest.mark.parametrize("options, remedy", [
-    ((), "use --mesh dp=1"), (("--microbatches", "auto"), "use --mesh dp=1"),
-    (("--microbatches", "2"), "use --mesh dp=1 and --microbatches 1")])
+    ((), "use dp=1 in --mesh"), (("--microbatches", "auto"), "use dp=1 in --mesh"),
+    (("--microbatches", "2"), "use dp=1 in --mesh, and --microbatches 1")])
 def test_names_what_mixes_the_batch(options, remedy, compiler):
     error = compiler.refuse(OfMean(), "--mesh", "dp=2", *options, x=X)
     assert "aten.mean.dim reduces over dimension batch" in error and "dp" in error and error.endswith(remedy), error
@@ -191,7 +191,7 @@ def test_a_model_that_fixes_its_batch(compiler):
 
 def test_state_is_refused(compiler):
     error = compiler.refuse(Fades(), "--mesh", "dp=2", x=X)
-    assert 'cleave.state "scale" would pass from part to part of dimension batch' in error and error.endswith("use --mesh dp=1"), error
+    assert 'cleave.state "scale" would pass from part to part of dimension batch' in error and error.endswith("use dp=1 in --mesh"), error
 
 
 class Doubled(nn.Module):
@@ -201,7 +201,7 @@ class Doubled(nn.Module):
 
 def test_inputs_without_a_batch(compiler):
     error = compiler.refuse(Doubled(), "--mesh", "dp=2", x=torch.tensor(1.0))
-    assert "batch" in error and error.endswith("use --mesh dp=1"), error
+    assert "batch" in error and error.endswith("use dp=1 in --mesh"), error
 
 
 @pytest.mark.parametrize("mesh, why", [

@@ -133,7 +133,7 @@ def test_what_is_split_already(tmp_path, where, said):
     text = LINEAR.replace(where, f"{where}, cleave.{said}" if "role" in where else
                           f"!cleave.tensor attributes {{cleave.{said}}} {{", 1)
     for options in ((), ("--devices", 2), ("--mesh", "tp=2")):
-        assert "model.mlir: found one that is split already, expected one function" in refuse(tmp_path, text, *options)
+        assert "model.mlir: found one that is split already, expected a function" in refuse(tmp_path, text, *options)
 
 
 @pytest.mark.parametrize("said, expected", [

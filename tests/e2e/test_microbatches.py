@@ -106,6 +106,20 @@ def test_auto_leaves_the_batch_whole_where_it_must(compiler):
         assert cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()["microbatches"] == 1
 
 
+@pytest.mark.parametrize("layer", [nn.GRU(6, 5, num_layers=2, bidirectional=True), nn.LSTM(6, 5, batch_first=True), nn.RNN(6, 5)],
+                         ids=lambda layer: type(layer).__name__)
+def test_recurrent_layers_take_parts_of_the_batch(layer, compiler):
+    layer = layer.eval()
+    dynamic = "input=batch,_,_" if layer.batch_first else "input=_,batch,_"
+    x = torch.randn(4, 4, 6)
+    found = compiler.run(torch.jit.trace(layer, x), "--microbatches", "2", "--dynamic", dynamic, input=x)
+    output, state = layer(x)
+    leaves = [output, *(state if isinstance(state, tuple) else [state])]
+    assert len(found) == len(leaves)
+    for tensor, wanted in zip(found.values(), leaves):
+        torch.testing.assert_close(tensor, wanted)
+
+
 class Fixed(nn.Module):
     """Holds the traced batch in itself."""
 

@@ -73,3 +73,25 @@ def test_a_model_that_cannot_run_is_refused(compiler):
         compiler.refuse(RaisesEitherWay(), x=X)
     assert "fails on the example inputs (shape '[3, 5]' is invalid for input of size 24), and every other branch fails " \
         "as well" in compiler.refuse(FailsEitherWay(), x=X)
+
+
+class Repeats(nn.Module):
+    """A cell that is called before a loop and in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(16, 16)
+
+    def forward(self, x):
+        h, c = self.cell(x[:, 0], (torch.zeros(x.size(0), 16), torch.zeros(x.size(0), 16)))
+        for step in range(1, x.size(1)):
+            h, c = self.cell(x[:, step], (h, c))
+        return h
+
+
+def test_what_is_said_of_several_calls_is_said_once(compiler):
+    x = torch.randn(2, 3, 16)
+    notes = [line for line in compiler.compile(torch.jit.script(Repeats()), "--mesh", "tp=2", x=x).out.splitlines()
+             if line.startswith("note: ")]
+    assert any("cell.weight_ih" in line for line in notes), notes
+    assert len(set(notes)) == len(notes), notes

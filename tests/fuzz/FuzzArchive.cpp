@@ -127,8 +127,9 @@ static bool import(llvm::ArrayRef<uint8_t> bytes) {
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   DiagnosticCollector diagnostics(context);
-  auto model = importTorchScript(
-      *file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .autoDynamic = ""}, &context);
+  ModelInputs inputs;
+  inputs.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}};
+  auto model = importTorchScript(*file, inputs, &context);
   std::string outcome = toString(diagnostics.takeError(""));
   if (succeeded(model)) {
     outcome = "imported";

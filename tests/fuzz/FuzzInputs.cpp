@@ -72,6 +72,7 @@ static CompileOptions optionsOf(llvm::StringRef text) {
                      .Case("input", &options.inputs)
                      .Case("dynamic", &options.dynamic)
                      .Case("role", &options.roles)
+                     .Case("frequency", &options.frequencies)
                      .Case("stage-before", &options.stageBefore)
                      .Case("capture-points", &options.capturePoints)
                      .Default(nullptr);
@@ -101,7 +102,8 @@ static void readOptions(llvm::StringRef text) {
   if (!shape)
     return noteOutcome(toString(shape.takeError()));
   if (shape->microbatches != 1)
-    shape->batch = nameBatch(*inputs);
+    if (auto error = nameBatch(*inputs).moveInto(shape->batch))
+      return noteOutcome(toString(std::move(error)));
   static const bool isRegistered = (registerPasses(), true);
   (void)isRegistered;
   std::string pipeline = passPipelineOf(options, *shape), errors, printed;

@@ -25,7 +25,7 @@ using plan::Digest;
 using runtime::Session;
 
 static constexpr size_t kHeaderBytes = 64;
-static const std::string kFolders[] = {"two-stages", "two-layers", "loop"};
+static const std::string kFolders[] = {"two-stages", "two-layers", "loop", "training"};
 
 //===- Seeds --------------------------------------------------------------===//
 
@@ -75,6 +75,7 @@ std::vector<std::string> seeds() {
   layers.writer.splitBatch(2);
   layers.writer.write(kFolders[1]);
   writeLoop(kFolders[2]);
+  plan::writePlan(kFolders[3], plan::makeTrainingPlan());
   std::vector<std::string> plans;
   for (const std::string &folder : kFolders)
     plans.push_back(plan::readFile(folder + "/" + plan::kPlanFileName));

@@ -101,7 +101,7 @@ static at::Tensor call(Communicator &group, CollectiveOp operation) {
 /// Arguments of a rank in the first round, once for each of the other ranks.
 static std::string groupSeed(CollectiveOp operation) {
   CaseTransport transport;
-  PeerGroup group(transport, 0, kRanks, 0);
+  PeerGroup group(transport, consecutiveRanks(0, kRanks), 0);
   try {
     call(group, operation);
   } catch (const TransportClosed &) {
@@ -153,7 +153,7 @@ static void receiveValues(StringRef rest, bool areCommands) {
 
 static void callGroup(StringRef rest, CollectiveOp operation) {
   CaseTransport transport(rest);
-  PeerGroup group(transport, 0, kRanks, 0);
+  PeerGroup group(transport, consecutiveRanks(0, kRanks), 0);
   promise(call(group, operation).numel() <= kRanks * kRanks * 2, "more than ranks have given");
 }
 
@@ -196,7 +196,7 @@ static void readTrace(StringRef words) {
 
 static void readStatus(StringRef words) {
   KnownPeer peer;
-  peer.note(words.str(), PeerClock::time_point());
+  peer.update(words.str(), PeerClock::time_point());
   promise(plan::isPrintable(peer.status) && peer.status.size() < 8192, "a status that is not printable");
 }
 

@@ -7,8 +7,8 @@
 
 namespace cleave::operators {
 
-/// Which end of its pages memory touches: what is read before its begin, or behind its end, then traps at
-/// once.
+/// Whether a tensor's memory begins right behind a guard page (underruns trap), or ends right before one
+/// (overruns trap).
 enum class Side : uint8_t { Begin, End };
 
 /// From now on every tensor on the CPU has pages of its own, with 1 GiB on both sides that traps. For the

@@ -15,16 +15,15 @@ runtime::ResolvedOperator *resolveOperator(const std::string &name);
 /// Makes the value that `value` describes; throws where that fails. The same numbers for the same `seed`.
 c10::IValue materialize(const CallValue &value, uint64_t seed);
 
-/// A size that a tensor's storage may have.
+/// Most elements of a tensor's storage.
 constexpr int64_t kMaxElements = 1 << 20;
 
-/// Numbers that kernels forget: borders of types, of vectors, and of 32 bits.
+/// Numbers that kernels forget: limits of types, sizes around SIMD widths and around 2^31.
 llvm::ArrayRef<int64_t> extremeIntegers();
 llvm::ArrayRef<double> extremeReals();
 
-/// What is left of a result when it is compared: sizes and all bytes that its elements have. Reads every one
-/// of them. Throws where a tensor is none of those that plans compute with: dense, in main memory, inside its
-/// storage.
+/// Text by which results are compared: sizes and bytes of all elements. Reads every one of them. Throws where
+/// a tensor is none of those that plans compute with: dense, in main memory, inside its storage.
 std::string digest(const c10::IValue &value);
 
 } // namespace cleave::operators

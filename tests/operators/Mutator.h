@@ -14,8 +14,8 @@ struct MutationOptions {
 };
 
 /// Changes one to three of the values of `call`, at any depth: sizes, strides, dtypes and contents of
-/// tensors; numbers to borders of types; lengths of lists; words; other kinds of values. Or gives all of its
-/// numbers, and those in its tensors, values at the borders of one type.
+/// tensors; numbers to limits of types; lengths of lists; words; other kinds of values. Or gives all of its
+/// numbers, and those in its tensors, values at the limits of one type.
 void mutate(Call &call, MutationOptions options, Random &random);
 
 } // namespace cleave::operators

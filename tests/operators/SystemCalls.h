@@ -6,12 +6,13 @@
 
 namespace cleave::operators {
 
-/// From now on, in this process: SIGSYS where it opens, changes or removes files, starts processes or
-/// threads, reaches other processes, or opens sockets.
+/// From now on, this process gets SIGSYS when it opens, changes or removes files, starts processes or
+/// threads, accesses other processes, or opens sockets.
 void trapSystemCalls();
 
-/// For a handler of SIGSYS: whether a library only asked for properties of the CPU or its own texts; the call
-/// then fails with ENOENT, and the handler may return.
+/// For a handler of SIGSYS: true if the trapped call is an `openat` of CPU information in /sys or /proc or of
+/// MKL's message catalogue, which libraries open by themselves; the call then fails with ENOENT, and the
+/// handler may return.
 bool answerTrap(const siginfo_t &trap, void *context);
 
 } // namespace cleave::operators

@@ -11,7 +11,7 @@
 
 namespace cleave::operators {
 
-/// What can come of a call; all but the first two keep an operator off the list.
+/// Outcome of a call. Crash to Write keep an operator off the list; Result, Error and Slow do not.
 enum class Outcome : uint8_t {
   /// It gave a result, or threw.
   Result,
@@ -28,7 +28,7 @@ enum class Outcome : uint8_t {
   Effect,
   /// It changed an argument, which its schema does not say.
   Write,
-  /// It took longer than it may; the process that runs a plan is ended then.
+  /// It exceeded the time limit. Not harmful: `cleave run` ends at its deadline.
   Slow,
   Count,
 };
@@ -48,7 +48,8 @@ struct Tally {
 
 llvm::StringRef nameOf(Outcome outcome);
 
-/// Makes calls of one operator in child processes, as often as these end.
+/// Makes calls of one operator in a child process. A call that ends the child is counted, and a new child
+/// goes on with the next call.
 class Trial {
 public:
   /// `op` is resolved as the runtime does, guards included. Fails where there is none that a plan could call.
@@ -57,8 +58,9 @@ public:
   const c10::FunctionSchema &schema() const { return *found; }
   /// Up to `wanted` calls that give a result, among `tries` that fit the schema.
   std::vector<Call> find(size_t wanted, uint64_t tries) const;
-  /// Calls number `first` to `last` - 1 that are made from `good`, the same each time; ends early where five
-  /// were harmful. Every call is made at both ends of its pages.
+  /// Runs the mutated calls number `first` to `last` - 1; call n is a call of `good`, mutated with a seed
+  /// that depends on n and the operator alone. Stops after five harmful ones. Every call is made at both ends
+  /// of its pages.
   Tally run(const std::vector<Call> &good, uint64_t first, uint64_t last) const;
   /// What comes of one call.
   Tally run(const Call &call) const;

@@ -14,7 +14,7 @@ struct NotRolled : std::runtime_error {
 };
 } // namespace
 
-//===- Classes ------------------------------------------------------------===//
+//===- Sharding groups ----------------------------------------------------===//
 
 RollingReport Rolling::run() {
   for (BlockArgument argument : function.getArguments())
@@ -42,7 +42,7 @@ void Rolling::roll(const ShardingGroup &split, const std::string &what) {
   ++report.groups;
   // What several labels share would have to take the place of two others.
   if (!split.shared.empty()) {
-    ++report.kept["group: labels share positions"];
+    ++report.skipped["group: labels share positions"];
     return;
   }
   group = &split, name = what;
@@ -56,7 +56,7 @@ void Rolling::roll(const ShardingGroup &split, const std::string &what) {
   }
   report.rolled += isRolled;
   if (!isRolled)
-    ++report.kept["group: no two labels have as many positions in each tensor"];
+    ++report.skipped["group: no two labels have as many positions in each tensor"];
 }
 
 /// Labels change places with those that have as many positions in each tensor. False where none do.
@@ -129,26 +129,28 @@ std::vector<unsigned> Rolling::rolledOperands(const AnalyzedCall &call) const {
 }
 
 /// The labels of a dimension with these factors.
-Rolling::Labels Rolling::spread(const AnalyzedCall &call, const Way &way, ArrayRef<unsigned> dim) const {
-  const FactorMapping mapping = *mappingOf(*call.rule, dim, *way.factor);
+Rolling::Labels Rolling::spread(const AnalyzedCall &call, const LabelledFactor &labelled,
+                                ArrayRef<unsigned> dim) const {
+  const FactorMapping mapping = *mappingOf(*call.rule, dim, *labelled.factor);
   int64_t size = 1;
   for (unsigned part : dim)
     size *= call.rule->factors[part].size;
   Labels labels(size);
   for (int64_t position = 0; position < size; ++position)
-    labels[position] = way.labels[mapping.firstOf(position)];
+    labels[position] = labelled.labels[mapping.firstOf(position)];
   return labels;
 }
 
 /// The factors by which all rolled operands may have their labels, whatever the propagation thought; several
 /// where their positions have one label.
-std::vector<Rolling::Way> Rolling::waysOf(const AnalyzedCall &call, ArrayRef<unsigned> rolled) const {
+std::vector<Rolling::LabelledFactor> Rolling::factorsOf(const AnalyzedCall &call,
+                                                        ArrayRef<unsigned> rolled) const {
   auto isOwn = [&](TensorRef tensor) { return isIndexMapped(call, tensor); };
   if (llvm::any_of(call.operands, isOwn) || llvm::any_of(call.results, isOwn))
-    return {Way{}};
-  std::vector<Way> ways;
+    return {LabelledFactor{}};
+  std::vector<LabelledFactor> candidates;
   for (unsigned factor = 0; call.rule && factor < call.rule->factors.size(); ++factor) {
-    std::optional<Way> way;
+    std::optional<LabelledFactor> labelled;
     bool fits = call.rule->factors[factor].size > 1;
     for (unsigned operand : rolled) {
       const LabelledDim &own = *labelledDimOf(call.operands[operand]);
@@ -156,48 +158,50 @@ std::vector<Rolling::Way> Rolling::waysOf(const AnalyzedCall &call, ArrayRef<uns
       fits = fits && llvm::is_contained(dim, factor);
       if (!fits)
         break;
-      if (!way) {
-        way = Way{factor, Labels(call.rule->factors[factor].size)};
-        for (size_t i = 0; i < way->labels.size(); ++i)
-          way->labels[i] = own.labels[i * mappingOf(*call.rule, dim, factor)->stride];
+      if (!labelled) {
+        labelled = LabelledFactor{factor, Labels(call.rule->factors[factor].size)};
+        for (size_t i = 0; i < labelled->labels.size(); ++i)
+          labelled->labels[i] = own.labels[i * mappingOf(*call.rule, dim, factor)->stride];
       }
-      fits = own.labels == spread(call, *way, dim);
+      fits = own.labels == spread(call, *labelled, dim);
     }
-    if (fits && way)
-      ways.push_back(std::move(*way));
+    if (fits && labelled)
+      candidates.push_back(std::move(*labelled));
   }
-  return ways;
+  return candidates;
 }
 
-at::Tensor Rolling::rollOperand(const AnalyzedCall &call, const Way &way, unsigned operand) const {
+at::Tensor Rolling::rollOperand(const AnalyzedCall &call, const LabelledFactor &labelled,
+                                unsigned operand) const {
   at::Tensor value = values.valueOf(call.uses[operand]->get()).toTensor();
-  if (!way.factor)
+  if (!labelled.factor)
     return isIndexMapped(call, call.operands[operand])
                ? rollBy(value, call.indexMap->dim, labelledDimOf(call.operands[operand])->labels)
                : value;
   bool hasFactor = false;
   for (auto [dim, factors] : llvm::enumerate(call.rule->operands[operand]))
-    if (llvm::is_contained(factors, *way.factor)) {
-      value = rollBy(value, dim, spread(call, way, factors));
+    if (llvm::is_contained(factors, *labelled.factor)) {
+      value = rollBy(value, dim, spread(call, labelled, factors));
       hasFactor = true;
     }
   // An index is where what it named has gone.
-  if (!hasFactor && call.rule->factors[*way.factor].kind == FactorKind::Lookup &&
+  if (!hasFactor && call.rule->factors[*labelled.factor].kind == FactorKind::Lookup &&
       at::isIntegralType(value.scalar_type(), /*includeBool=*/false))
-    value = at::argsort(*indexOf(way.labels)).take(value.to(at::kLong)).to(value.scalar_type());
+    value = at::argsort(*indexOf(labelled.labels)).take(value.to(at::kLong)).to(value.scalar_type());
   return value;
 }
 
 /// What the labels of a result's dimension should be; nothing where the sharding group does not reach it.
-std::optional<Rolling::Labels> Rolling::labelsOfResult(const AnalyzedCall &call, const Way &way,
-                                                       unsigned result, unsigned dim) const {
-  if (way.factor) {
+std::optional<Rolling::Labels> Rolling::labelsOfResult(const AnalyzedCall &call,
+                                                       const LabelledFactor &labelled, unsigned result,
+                                                       unsigned dim) const {
+  if (labelled.factor) {
     auto &all = call.rule->results;
     if (all.empty())
       return std::nullopt;
     auto &dims = all[std::min<size_t>(result, all.size() - 1)];
-    return dim < dims.size() && llvm::is_contained(dims[dim], *way.factor)
-               ? std::optional(spread(call, way, dims[dim]))
+    return dim < dims.size() && llvm::is_contained(dims[dim], *labelled.factor)
+               ? std::optional(spread(call, labelled, dims[dim]))
                : std::nullopt;
   }
   if (dim != call.indexMap->dim)
@@ -218,12 +222,12 @@ std::optional<Rolling::Labels> Rolling::labelsOfResult(const AnalyzedCall &call,
   return isReached ? std::optional(labels) : std::nullopt;
 }
 
-at::Tensor Rolling::rollResult(const AnalyzedCall &call, const Way &way, unsigned result,
+at::Tensor Rolling::rollResult(const AnalyzedCall &call, const LabelledFactor &labelled, unsigned result,
                                const at::Tensor &value, const Given &given) const {
-  if (way.factor) {
+  if (labelled.factor) {
     at::Tensor rolled = value;
     for (unsigned dim = 0; dim < value.dim(); ++dim)
-      if (auto labels = labelsOfResult(call, way, result, dim))
+      if (auto labels = labelsOfResult(call, labelled, result, dim))
         rolled = rollBy(rolled, dim, *labels);
     return rolled;
   }
@@ -254,8 +258,8 @@ void Rolling::fail(const AnalyzedCall &call, const std::string &what) {
 }
 
 /// Whether a result has the labels that it should, or is said to be made anew, and a sum is said to be one.
-std::string Rolling::wrongIn(const AnalyzedCall &call, const Way &way) const {
-  const bool isSum = way.factor && call.rule->factors[*way.factor].kind != FactorKind::PassThrough;
+std::string Rolling::wrongIn(const AnalyzedCall &call, const LabelledFactor &labelled) const {
+  const bool isSum = labelled.factor && call.rule->factors[*labelled.factor].kind != FactorKind::PassThrough;
   OperatorOp op = call.op;
   if (isSum != llvm::is_contained(group->partialSums, op->getResult(0)))
     return isSum ? "a sum is not owed" : "a sum is owed that is none";
@@ -265,7 +269,7 @@ std::string Rolling::wrongIn(const AnalyzedCall &call, const Way &way) const {
       continue;
     const LabelledDim *own = labelledDimOf(tensor);
     for (unsigned dim = 0; dim < type.getRank(); ++dim)
-      if (auto labels = labelsOfResult(call, way, index, dim); labels && (!own || own->dim != dim))
+      if (auto labels = labelsOfResult(call, labelled, index, dim); labels && (!own || own->dim != dim))
         return llvm::formatv("dimension {0} of result {1} is split and has no labels", dim, index);
       else if (labels && own->labels != *labels)
         return llvm::formatv("dimension {0} of result {1} has other labels than operands", dim, index);
@@ -277,38 +281,38 @@ void Rolling::check(const AnalyzedCall &call) {
   std::vector<unsigned> rolled = rolledOperands(call);
   if (rolled.empty())
     return;
-  const std::vector<Way> ways = waysOf(call, rolled);
-  if (ways.empty() && call.rule && call.rule->groupedHeads) {
+  const std::vector<LabelledFactor> candidates = factorsOf(call, rolled);
+  if (candidates.empty() && call.rule && call.rule->groupedHeads) {
     // Parts of groups: the key/value head that a group shares would have to be there for each part.
-    ++report.kept["call: parts of groups"];
+    ++report.skipped["call: parts of groups"];
     return;
   }
-  if (ways.empty())
+  if (candidates.empty())
     return fail(call, "operands have labels of no one factor");
-  auto isRight = [&](const Way &way) { return wrongIn(call, way).empty(); };
-  auto right = llvm::find_if(ways, isRight);
-  const Way &way = right == ways.end() ? ways.front() : *right;
-  if (right == ways.end())
-    fail(call, wrongIn(call, way));
+  auto isRight = [&](const LabelledFactor &labelled) { return wrongIn(call, labelled).empty(); };
+  auto right = llvm::find_if(candidates, isRight);
+  const LabelledFactor &labelled = right == candidates.end() ? candidates.front() : *right;
+  if (right == candidates.end())
+    fail(call, wrongIn(call, labelled));
   if (isRandom(call.op)) {
-    ++report.kept["call: random"];
+    ++report.skipped["call: random"];
     return;
   }
   try {
-    run(call, way);
+    run(call, labelled);
   } catch (const NotRolled &why) {
-    ++report.kept[why.what()];
+    ++report.skipped[why.what()];
   } catch (const std::exception &error) {
     fail(call, StringRef(error.what()).split('\n').first.str());
   }
 }
 
-void Rolling::run(const AnalyzedCall &call, const Way &way) {
+void Rolling::run(const AnalyzedCall &call, const LabelledFactor &labelled) {
   OperatorOp op = call.op;
   Given given;
   for (unsigned operand = 0; operand < call.operands.size(); ++operand)
     if (call.operands[operand].value && values.valueOf(call.uses[operand]->get()).isTensor())
-      given[call.uses[operand]] = rollOperand(call, way, operand);
+      given[call.uses[operand]] = rollOperand(call, labelled, operand);
   auto valueOf = [&](OpOperand &use) {
     return given.contains(&use) ? c10::IValue(given[&use]) : values.valueOf(use.get());
   };
@@ -324,7 +328,7 @@ void Rolling::run(const AnalyzedCall &call, const Way &way) {
   }
   ++report.calls;
   ++report.operators[op.getName().str()];
-  compare(call, way, given, callOperator(op, std::move(operands)));
+  compare(call, labelled, given, callOperator(op, std::move(operands)));
 }
 
 static double differenceOf(at::Tensor left, at::Tensor right) {
@@ -346,7 +350,7 @@ static double differenceOf(at::Tensor left, at::Tensor right) {
   return difference / std::max(size, 1e-6);
 }
 
-void Rolling::compare(const AnalyzedCall &call, const Way &way, const Given &given,
+void Rolling::compare(const AnalyzedCall &call, const LabelledFactor &labelled, const Given &given,
                       ArrayRef<c10::IValue> results) {
   for (auto [index, tensor] : llvm::enumerate(call.results)) {
     auto result = cast<OpResult>(tensor.value);
@@ -356,7 +360,7 @@ void Rolling::compare(const AnalyzedCall &call, const Way &way, const Given &giv
     const at::Tensor plain = tensorOf(values.valueOf(result)),
                      rolled = tensorOf(results[result.getResultNumber()]);
     const bool isNarrow = plain.scalar_type() == at::kBFloat16 || plain.scalar_type() == at::kHalf;
-    const double difference = differenceOf(rolled, rollResult(call, way, index, plain, given));
+    const double difference = differenceOf(rolled, rollResult(call, labelled, index, plain, given));
     if (difference > (isNarrow ? 2e-2 : 1e-4))
       fail(call, llvm::formatv("result {0} differs by {1:e2} of its size", index, difference));
   }

@@ -1,11 +1,11 @@
-//===- Rolling.h - An oracle for what splitting entails ---------*- C++ -*-===//
+//===- Rolling.h - Checks sharding groups by permuting them -----*- C++ -*-===//
 //
-// A sharding group (partitioner/sharding/ShardingPropagation) is right if its parts can change places:
-// when the labels of all its tensors are rolled by some, so that positions with label l hold what those with
-// label l + k held, every operator that takes the sharding group as it is gives what it gave, with its labels
-// rolled likewise. Each operator is held to that alone, on the values of one plain run, from which it follows
-// for the function, and failures have a name. Operators that need the sharding group whole are not asked:
-// their operands are gathered.
+// A sharding group (partitioner/sharding/ShardingPropagation) is right if its labels can be permuted: when in
+// every tensor of the group the data of the labels are permuted alike, every operator that is sharded by the
+// group must return its former results, permuted alike. Labels are rotated by k among those with equally many
+// positions in each tensor. Each operator is checked separately, on operands of one unpermuted run; if all
+// pass, so does the function, and a failure names the operator. Operators for which the group is gathered are
+// skipped.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TESTS_ROLLING_ROLLING_H
@@ -18,13 +18,13 @@
 namespace cleave {
 
 struct RollingReport {
-  /// Sharding groups of two labels or more, those of them that were rolled, and calls that were run on rolled
-  /// operands.
+  /// Sharding groups with two or more labels, those of them that were rolled, and calls that were run on
+  /// rolled operands.
   size_t groups = 0, rolled = 0, calls = 0;
   /// Calls by operator.
   std::map<std::string, size_t> operators;
   /// Why sharding groups were not rolled, or calls not run, and how often.
-  std::map<std::string, size_t> kept;
+  std::map<std::string, size_t> skipped;
   std::vector<std::string> failures;
 };
 
@@ -44,12 +44,13 @@ public:
 
 private:
   using Labels = std::vector<int32_t>;
-  /// What the call is run on.
+  /// Permuted operands of a call.
   using Given = llvm::DenseMap<mlir::OpOperand *, at::Tensor>;
-  /// What a call does with the sharding group: one factor, or its positions.
-  struct Way {
+  /// How the labels run through a call: along one factor of its sharding rule; no factor: through its index
+  /// map.
+  struct LabelledFactor {
     std::optional<unsigned> factor;
-    /// Of the factor.
+    /// By position of the factor.
     Labels labels;
   };
 
@@ -59,18 +60,18 @@ private:
   const LabelledDim *labelledDimOf(TensorRef tensor) const;
   bool isIndexMapped(const AnalyzedCall &call, TensorRef tensor) const;
   std::vector<unsigned> rolledOperands(const AnalyzedCall &call) const;
-  std::vector<Way> waysOf(const AnalyzedCall &call, llvm::ArrayRef<unsigned> rolled) const;
-  Labels spread(const AnalyzedCall &call, const Way &way, llvm::ArrayRef<unsigned> dim) const;
-  at::Tensor rollOperand(const AnalyzedCall &call, const Way &way, unsigned operand) const;
-  std::optional<Labels> labelsOfResult(const AnalyzedCall &call, const Way &way, unsigned result,
-                                       unsigned dim) const;
-  at::Tensor rollResult(const AnalyzedCall &call, const Way &way, unsigned result, const at::Tensor &value,
-                        const Given &given) const;
+  std::vector<LabelledFactor> factorsOf(const AnalyzedCall &call, llvm::ArrayRef<unsigned> rolled) const;
+  Labels spread(const AnalyzedCall &call, const LabelledFactor &labelled, llvm::ArrayRef<unsigned> dim) const;
+  at::Tensor rollOperand(const AnalyzedCall &call, const LabelledFactor &labelled, unsigned operand) const;
+  std::optional<Labels> labelsOfResult(const AnalyzedCall &call, const LabelledFactor &labelled,
+                                       unsigned result, unsigned dim) const;
+  at::Tensor rollResult(const AnalyzedCall &call, const LabelledFactor &labelled, unsigned result,
+                        const at::Tensor &value, const Given &given) const;
   at::Tensor rollBy(const at::Tensor &tensor, unsigned dim, const Labels &labels) const;
-  std::string wrongIn(const AnalyzedCall &call, const Way &way) const;
+  std::string wrongIn(const AnalyzedCall &call, const LabelledFactor &labelled) const;
   void check(const AnalyzedCall &call);
-  void run(const AnalyzedCall &call, const Way &way);
-  void compare(const AnalyzedCall &call, const Way &way, const Given &given,
+  void run(const AnalyzedCall &call, const LabelledFactor &labelled);
+  void compare(const AnalyzedCall &call, const LabelledFactor &labelled, const Given &given,
                llvm::ArrayRef<c10::IValue> results);
   void fail(const AnalyzedCall &call, const std::string &what);
 

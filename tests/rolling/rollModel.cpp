@@ -27,7 +27,7 @@ static void runPasses(ModuleOp module, const CompileOptions &options) {
 }
 
 static Tensors inputsOf(func::FuncOp function, const std::string &path) {
-  Named given;
+  NamedTensors given;
   for (auto &input : orThrow(runtime::readTensors(path)))
     given[input.name] = input.tensor;
   Tensors inputs;
@@ -41,10 +41,10 @@ static RollingReport roll(const CompileOptions &options) {
   ImportedModel model = orThrow(readModel(options, context)).model;
   runPasses(*model.module, options);
   auto function = *(*model.module).getOps<func::FuncOp>().begin();
-  Named weights;
+  NamedTensors weights;
   for (auto &entry : model.weights.entries())
     weights[entry.name] = entry.tensor;
-  const Tensors inputs = inputsOf(function, options.inputsFile);
+  const Tensors inputs = inputsOf(function, options.inputsFiles.front());
   at::manual_seed(0);
   at::InferenceMode mode;
   Interpreter values(weights, inputs);
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   CompileOptions options;
-  options.model = argv[1], options.inputsFile = argv[2];
+  options.model = argv[1], options.inputsFiles = {argv[2]};
   options.libraries.assign(argv + 3, argv + argc);
   options.microbatches = 1;
   try {
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
                                                          {"rolled", report.rolled},
                                                          {"calls", report.calls},
                                                          {"operators", counts(report.operators)},
-                                                         {"kept", counts(report.kept)},
+                                                         {"kept", counts(report.skipped)},
                                                          {"failures", llvm::json::Array(report.failures)}})
                  << "\n";
     return !report.failures.empty();

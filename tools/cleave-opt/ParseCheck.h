@@ -11,9 +11,9 @@
 
 namespace cleave {
 
-/// Fails on text that MLIR's parser is not to see: brackets nested so deep, or affine expressions of so many
-/// operators, that it, which calls itself for each, has no stack left; and control characters, which its
-/// messages repeat. The error begins with the line.
+/// Fails on text that would overflow the stack of MLIR's recursive parser (deeply nested brackets, affine
+/// expressions of many operators), and on control characters, which its messages repeat. The error begins
+/// with the line.
 llvm::Error checkIrText(llvm::StringRef text);
 
 /// Parses `source` without verifying it, and drops the result. `refuse` gets the first error and must end the

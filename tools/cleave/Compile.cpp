@@ -101,7 +101,7 @@ void addCompileCommand(CLI::App &app, Subcommand &chosen) {
           .takeError();
     };
     Confinement confinement = confine(options->model, *how);
-    addNeeds(*options, confinement);
+    addCompilationAccess(*options, confinement);
     confinement.outputs = {options->output, options->emitIr, {}};
     chosen = {run, std::move(confinement)};
   });

@@ -3,6 +3,7 @@
 #include "partitioner/machine/Machine.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/text/Numbers.h"
+#include "tools/driver/base/InputOptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -25,10 +26,11 @@ static CLI::Validator microbatchesOption() {
 }
 
 static void addInputOptions(CLI::App *command, CompileOptions &options) {
-  command->add_option("--inputs", options.inputsFile, "Example inputs by name, a safetensors file")
-      ->type_name("FILE");
+  repeatable(command->add_option("--inputs", options.inputsFiles,
+                                 "Example inputs by name, a safetensors file for each signature"))
+      ->type_name("[NAME=]FILE");
   repeatable(command->add_option("--input", options.inputs,
-                                 "An example input, ids:i64[4,128], or a fixed scalar, sr=16000"))
+                                 "An input, ids:i64[4,128] (NAME/ids of a signature), or a scalar, sr=16000"))
       ->type_name("INPUT");
   repeatable(command->add_option("--dynamic", options.dynamic,
                                  "Names for an input's sizes that may change: ids=batch,seq (_: fixed)"))
@@ -37,6 +39,9 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
       command->add_option("--role", options.roles,
                           "What an input means, ids=tokens: tokens, attention_mask, positions or labels"))
       ->type_name("INPUT=ROLE");
+  repeatable(command->add_option("--frequency", options.frequencies,
+                                 "How often a signature is requested: decode=100 (1)"))
+      ->type_name("NAME=NUMBER");
 }
 
 CLI::Validator notEmpty(const std::string &expected) {
@@ -128,8 +133,18 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
       ->type_name(takesSeveral ? "SIZE[,SIZE...]" : "SIZE");
 }
 
-void addNeeds(const CompileOptions &options, Confinement &confinement) {
-  confinement.files.insert(confinement.files.end(), {options.inputsFile, options.shardFile});
+void addInputsFiles(llvm::ArrayRef<std::string> texts, Confinement &confinement) {
+  // What is wrong with them is reported by who reads them.
+  auto files = readSignatureFiles(texts);
+  if (!files)
+    return llvm::consumeError(files.takeError());
+  for (const SignatureFile &file : *files)
+    confinement.files.push_back(file.path);
+}
+
+void addCompilationAccess(const CompileOptions &options, Confinement &confinement) {
+  addInputsFiles(options.inputsFiles, confinement);
+  confinement.files.push_back(options.shardFile);
   // A file named like a preset is not what the option means.
   if (!Machine::preset(options.machine))
     confinement.files.push_back(options.machine);

@@ -11,8 +11,12 @@ namespace cleave {
 /// Adds the options that `compile` and `simulate` share: inputs, devices, and transformations of the model.
 void addPlanOptions(CLI::App *command, CompileOptions &options);
 
-/// Adds what a compilation needs besides the model: files, and the stop source of its search.
-void addNeeds(const CompileOptions &options, Confinement &confinement);
+/// Allows a sandboxed child what `compile` needs besides the model: its files, and the memory through which
+/// Ctrl-C stops the search.
+void addCompilationAccess(const CompileOptions &options, Confinement &confinement);
+
+/// Allows a sandboxed child the files of --inputs.
+void addInputsFiles(llvm::ArrayRef<std::string> texts, Confinement &confinement);
 
 /// Adds --device-memory, which fills `sizes` with one size, or with several if `takesSeveral`.
 void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool takesSeveral);

@@ -134,7 +134,7 @@ static Error profileWithOthers(ProfileCommand command, const runtime::Launch &la
       "profile-" + std::to_string(command.profile.rounds) + (command.profile.quick ? "q" : "");
   auto open = [&](std::function<void(const std::string &)> failed) {
     return TimingProcess::join({launch, task, std::chrono::seconds(command.timeoutSeconds),
-                                devices[launch.rank], secondsPerCallOf(command.profile), std::move(failed)});
+                                devices[launch.rank], measurementSecondsOf(command.profile), std::move(failed)});
   };
   runAsRank<TimingProcess>(launch.rank, open,
                            [&](TimingProcess &process) { return profileAsRank(command, process); });

@@ -4,6 +4,7 @@
 #include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/text/JsonText.h"
 #include "runtime/base/TensorFile.h"
+#include "runtime/exchange/SignatureInputs.h"
 #include "runtime/session/Session.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
@@ -34,6 +35,8 @@ using runtime::Session;
 namespace {
 struct RunOptions {
   RunFiles files;
+  /// Name; empty: the first.
+  std::string signature;
   uint64_t repeat = 1;
   uint64_t timeoutSeconds = 30, loadTimeoutSeconds = 3600;
   std::string autocast;
@@ -45,9 +48,9 @@ struct RunOptions {
 
 /// Micro-batches of a request on a data-parallel rank. A batch with fewer samples than the plan has
 /// micro-batches has fewer.
-static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
-  int64_t microbatches = plan::microbatchesOfAll(plan, scheduleOf(plan, 0));
-  const plan::Signature &signature = *plan.signatures[0];
+static int64_t microbatchesOf(const plan::Plan &plan, uint32_t index, llvm::ArrayRef<at::Tensor> inputs) {
+  int64_t microbatches = plan::microbatchesOfAll(plan, scheduleOf(plan, index));
+  const plan::Signature &signature = *plan.signatures[index];
   if (microbatches > 1)
     for (auto [tensor, input] : llvm::zip(inputs, signature.inputs))
       for (auto [dim, size] : llvm::enumerate(input->type->dims))
@@ -64,12 +67,12 @@ static Error ofProcess(const Session &session, Error error) {
 
 /// The outputs as they are written: of one request, or of a stream. Nothing in processes that do not get
 /// them.
-static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bool isStream,
+static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, uint32_t index, bool isStream,
                                                       Requests &outputs) {
   std::vector<NamedTensor> named;
-  if (session.process() != session.outputProcess())
+  if (session.process() != session.outputProcess(index))
     return named;
-  const plan::Signature &signature = *session.plan().signatures[0];
+  const plan::Signature &signature = *session.plan().signatures[index];
   if (isStream)
     if (Error error = joinRequests(signature, outputs).moveInto(outputs.front()))
       return error;
@@ -79,9 +82,9 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bo
 }
 
 /// Writes the files in the process that has the outputs; the others send it their traces.
-static Error writeFiles(Session &session, const RunFiles &files, const TraceSpool *trace,
+static Error writeFiles(Session &session, uint32_t signature, const RunFiles &files, const TraceSpool *trace,
                         llvm::ArrayRef<NamedTensor> outputs) {
-  if (session.process() != session.outputProcess())
+  if (session.process() != session.outputProcess(signature))
     return trace ? ofProcess(session, writeRunTrace(session, *trace, nullptr)) : Error::success();
   return ofProcess(session, writeRunFiles(files, outputs, [&](plan::AtomicFile &file) {
                      return writeRunTrace(session, *trace, &file);
@@ -109,6 +112,8 @@ static Error report(Session &session, const RunOptions &options, const Measureme
 /// Options that must be the same in all processes; paths may differ between hosts.
 static std::string commonOptions(const RunOptions &options) {
   std::string given = "--repeat " + std::to_string(options.repeat);
+  if (!options.signature.empty())
+    given += " --signature " + options.signature;
   if (options.stream)
     given += " --stream";
   if (!options.files.outputs.empty())
@@ -136,10 +141,10 @@ static Error agreeOnOptions(Session &session, const RunOptions &options) {
 }
 
 /// With several processes, only then is it known which one writes.
-static Error checkProcesses(Session &session, const RunOptions &options) {
+static Error checkProcesses(Session &session, const RunOptions &options, uint32_t signature) {
   if (Error error = agreeOnOptions(session, options))
     return error;
-  if (session.process() == session.outputProcess())
+  if (session.process() == session.outputProcess(signature))
     if (Error error = checkRunFiles(options.files))
       return prefixWithRank(session.process(), std::move(error));
   return Error::success();
@@ -164,28 +169,35 @@ static Error enter(RunSandbox &sandbox, const runtime::SessionOptions &session) 
 
 /// \param spool  null without --trace.
 static Error runSession(Session &session, const RunOptions &options, TraceSpool *spool) {
+  uint32_t signature = 0;
+  if (!options.signature.empty())
+    if (Error error = runtime::signatureNamed(session.plan(), options.signature, options.files.plan)
+                          .moveInto(signature))
+      return ofProcess(session, std::move(error));
   if (session.processes() > 1)
-    if (Error error = checkProcesses(session, options))
+    if (Error error = checkProcesses(session, options, signature))
       return error;
   auto keepTrace = [&] {
     return spool ? ofProcess(session, spool->append(session.takeTrace())) : Error::success();
   };
-  auto inputs = readInputs(session, options.files.inputs, options.stream);
+  auto inputs = readInputs(session, signature, options.files.inputs, options.stream);
   if (!inputs)
     return inputs.takeError();
   // CUDA graphs are captured in the third request.
-  auto measurement = measure(session, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1, keepTrace);
+  auto measurement =
+      measure(session, signature, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1, keepTrace);
   if (!measurement)
     return measurement.takeError();
-  auto outputs = nameOutputs(session, options.stream, measurement->outputs);
+  auto outputs = nameOutputs(session, signature, options.stream, measurement->outputs);
   if (!outputs)
     return outputs.takeError();
-  if (Error error = writeFiles(session, options.files, spool, *outputs))
+  if (Error error = writeFiles(session, signature, options.files, spool, *outputs))
     return error;
   for (const runtime::DeviceStatistics &device : session.statistics())
     for (const std::string &stage : device.eager)
       llvm::errs() << "note: rank " << device.rank << " runs without a CUDA graph: " << stage << "\n";
-  return report(session, options, *measurement, *outputs, microbatchesOf(session.plan(), inputs->front()));
+  return report(session, options, *measurement, *outputs,
+                microbatchesOf(session.plan(), signature, inputs->front()));
 }
 
 static Error run(RunOptions options) {
@@ -232,6 +244,9 @@ static Error run(RunOptions options) {
 static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
   command->add_option("--inputs", options.files.inputs, "The inputs by name, a safetensors file")
       ->type_name("FILE");
+  command->add_option("--signature", options.signature, "Which of the plan's signatures to run (the first)")
+      ->check(notEmpty("a signature's name"))
+      ->type_name("NAME");
   command->add_option("--outputs", options.files.outputs, "Where to write the outputs, a safetensors file")
       ->check(notEmpty("a file"))
       ->type_name("FILE");

@@ -37,7 +37,7 @@ Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const RunFiles 
     return made;
   if (Error error = plan::OutputBroker::create(std::move(outputs)).moveInto(made.broker))
     return error;
-  if (Error error = made.broker->serve())
+  if (Error error = made.broker->startProcess())
     return error;
   made.broker->use();
   return made;

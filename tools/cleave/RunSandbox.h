@@ -9,7 +9,8 @@
 namespace cleave {
 
 /// Sandboxes this process before anything of the plan runs: no access to files other than the plan's and the
-/// inputs, to other processes or to the network. A helper process makes the outputs and puts them in place.
+/// inputs, to other processes or to the network. A helper process (OutputBroker) creates the output files and
+/// commits them.
 class RunSandbox {
 public:
   /// Starts the helper process. Call while this process has one thread.

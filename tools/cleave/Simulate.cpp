@@ -18,6 +18,7 @@
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"
 #include "tools/driver/base/Forecast.h"
+#include "tools/driver/base/InputOptions.h"
 #include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -139,9 +140,21 @@ static std::string traceOf(const SimulateReport &report) {
   return formatTrace(rows, modulePathsOf(*report.plan));
 }
 
+/// Fails if the trace could not be written, or would replace a file that is read.
+static Error checkFiles(const SimulateOptions &options) {
+  auto inputs = readSignatureFiles(options.inputsFiles);
+  if (!inputs)
+    return inputs.takeError();
+  if (inputs->empty())
+    inputs->emplace_back();
+  for (const SignatureFile &file : *inputs)
+    if (Error error = checkRunFiles({options.model, file.path, "", options.trace}))
+      return error;
+  return Error::success();
+}
+
 static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
-  const RunFiles files{options.model, options.inputsFile, "", options.trace};
-  if (Error error = checkRunFiles(files))
+  if (Error error = checkFiles(options))
     return error;
   Planner planner(options);
   Expected<SimulateReport> report =
@@ -268,8 +281,7 @@ static Expected<TrainingForecast> simulateTraining(const SimulateOptions &option
   Expected<CompileOptions> training = trainingOf(options);
   if (!training)
     return training.takeError();
-  const RunFiles files{options.model, options.inputsFile, "", options.trace};
-  if (Error error = checkRunFiles(files))
+  if (Error error = checkFiles(options))
     return error;
   Expected<TrainingForecast> forecast = forecastTraining(*training);
   if (!forecast)
@@ -358,7 +370,7 @@ void addSimulateCommand(CLI::App &app, Subcommand &chosen) {
     if (!how->isModel)
       return;
     chosen.confinement = confine(options->model, *how);
-    addNeeds(*options, *chosen.confinement);
+    addCompilationAccess(*options, *chosen.confinement);
     if (!options->trace.empty())
       chosen.confinement->outputs.files = {options->trace};
   });

@@ -2,6 +2,7 @@
 #include "tools/driver/Verify.h"
 #include "codegen/plan/text/Printable.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/Supervised.h"
 #include "tools/cleave/text/Numbers.h"
@@ -25,6 +26,8 @@ static llvm::json::Object toJson(const VerifyOptions &, const VerifyReport &repo
                              {"max_rel_error", number(output.maxRelError)},
                              {"error", number(output.error)},
                              {"allowed", output.allowed}};
+    if (!output.signature.empty())
+      entry["signature"] = output.signature;
     if (!output.sizes.empty())
       entry["sizes"] = output.sizes;
     if (output.call)
@@ -70,11 +73,11 @@ void addVerifyCommand(CLI::App &app, Subcommand &chosen) {
       ->required()
       ->check(fileName())
       ->type_name("FILE");
-  command
-      ->add_option(
-          "--inputs", options->inputsFile,
-          "Inputs by name, safetensors; else MODEL.inputs.safetensors (no symbolic link) or generated")
-      ->type_name("FILE");
+  repeatable(
+      command->add_option("--inputs", options->inputsFiles,
+                          "Inputs of a signature; else MODEL.inputs.safetensors (no link) or generated"))
+      ->type_name("[NAME=]FILE");
+  command->add_option("--signature", options->signature, "The signature to compare (all)")->type_name("NAME");
   addDeviceNames(command, options->devices,
                  "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each",
                  /*acceptsBareCuda=*/true);
@@ -90,8 +93,8 @@ void addVerifyCommand(CLI::App &app, Subcommand &chosen) {
   command->callback([options, how, &chosen] {
     Confinement confinement = confine(options->model, *how);
     confinement.folders = {options->plan};
-    confinement.files.push_back(options->inputsFile.empty() ? inputsBeside(options->model)
-                                                            : options->inputsFile);
+    confinement.files.push_back(inputsBeside(options->model));
+    addInputsFiles(options->inputsFiles, confinement);
     confinement.libraries = options->libraries;
     // A GPU's driver needs more access than a sandbox can grant.
     confinement.unsandboxed |= llvm::any_of(options->devices, isGpu);

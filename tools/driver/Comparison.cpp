@@ -47,7 +47,7 @@ double typicalMagnitude(const at::Tensor &tensor) {
 }
 
 Comparison compare(const at::Tensor &found, const at::Tensor &expected,
-                   std::optional<at::ScalarType> products) {
+                   std::optional<at::ScalarType> computeDType) {
   Comparison result;
   if (found.scalar_type() != expected.scalar_type() || found.sizes() != expected.sizes()) {
     result.isSame = false;
@@ -71,8 +71,8 @@ Comparison compare(const at::Tensor &found, const at::Tensor &expected,
     return result;
   }
   double tolerance = toleranceOf(expected.scalar_type());
-  if (products)
-    tolerance = std::max(tolerance, toleranceOf(*products));
+  if (computeDType)
+    tolerance = std::max(tolerance, toleranceOf(*computeDType));
   double size = typicalMagnitude(expected);
   double common = std::min(tolerance * std::max(1.0, size), std::min(100 * tolerance, 0.1) * size);
   // Kernels may take less than that for 0.

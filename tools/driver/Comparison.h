@@ -7,12 +7,12 @@
 //
 //   t · |e|,  or by  min(t · max(1, s), r · s)  where that is more,  with r = min(100 · t, 0.1),
 //
-// where s is the typical magnitude of the tensor's elements, so that neither a few huge ones (masks of -1e9
-// or -3.4e38) nor the 1 hide wrong small ones. Where the plan computes products in bfloat16 (--dtype bf16), t
-// is bfloat16's if that is more, whatever the output's dtype: each operand and result is rounded by up to
-// 2^-9 = 2.0e-3 of itself, and the roundings of a model's layers add up like a random walk. Measured: up to
-// 0.55 of what is so allowed, over 37 models (docs/results.md). NaNs and infinities must stand in the same
-// places; integers and bools must be equal.
+// where s is the typical magnitude of the tensor's elements, so that neither a few huge elements (masks of
+// -1e9 or -3.4e38) nor the constant 1 hides wrong small elements. Where the plan computes products in
+// bfloat16 (--dtype bf16), t is bfloat16's if that is more, whatever the output's dtype: each operand and
+// result is rounded by up to 2^-9 = 2.0e-3 of itself, and the roundings of a model's layers add up like a
+// random walk. Measured: up to 0.55 of what is so allowed, over 37 models (docs/results.md). NaNs and
+// infinities must stand in the same places; integers and bools must be equal.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TOOLS_DRIVER_COMPARISON_H
@@ -38,9 +38,9 @@ double typicalMagnitude(const at::Tensor &tensor);
 
 /// Different dtypes or shapes are an infinite error.
 ///
-/// \param products  dtype in which `found` was computed, if it is not the original's.
+/// \param computeDType  dtype in which `found` was computed, if it is not the original's.
 Comparison compare(const at::Tensor &found, const at::Tensor &expected,
-                   std::optional<at::ScalarType> products = std::nullopt);
+                   std::optional<at::ScalarType> computeDType = std::nullopt);
 
 } // namespace cleave
 

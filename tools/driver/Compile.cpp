@@ -89,14 +89,14 @@ llvm::Error Compilation::read() {
 
 llvm::Error Compilation::make(PlanMaker &maker) {
   auto error = maker.make(shape).moveInto(plan);
-  passesAccepted = maker.takeHasMade();
+  passesAccepted = maker.takeAccepted();
   return error;
 }
 
 llvm::Error Compilation::split() {
   if (shape.search) {
     auto found = searchMesh(*maker, options, shape);
-    passesAccepted = maker->takeHasMade();
+    passesAccepted = maker->takeAccepted();
     if (!found)
       return found.takeError();
     shape = std::move(found->shape);
@@ -117,10 +117,10 @@ llvm::Error Compilation::split() {
   return llvm::Error::success();
 }
 
-/// Calls `use` with the segments of the middle dimension of `tensor`, which has three dimensions, in pieces
+/// Calls `use` with the ranges of the middle dimension of `tensor`, which has three dimensions, in pieces
 /// of about `step` elements.
 static llvm::Error
-forEachPiece(const at::Tensor &tensor, const plan::WeightShard &shard, int64_t step,
+forEachPiece(const at::Tensor &tensor, const plan::DimRanges &ranges, int64_t step,
              llvm::function_ref<llvm::Error(const at::Tensor &piece, const at::Tensor &read)> use) {
   const int64_t row = std::max<int64_t>(tensor.size(1) * tensor.size(2), 1),
                 rows = std::max<int64_t>(step / row, 1);
@@ -131,10 +131,9 @@ forEachPiece(const at::Tensor &tensor, const plan::WeightShard &shard, int64_t s
     const int64_t most = tensor.size(0) == 1
                              ? std::max<int64_t>(step / std::max<int64_t>(tensor.size(2), 1), 1)
                              : tensor.size(1);
-    for (size_t i = 0; i < shard.segment_offsets.size(); ++i)
-      for (int64_t done = 0; done < shard.segment_sizes[i]; done += most)
-        segments.push_back(
-            read.narrow(1, shard.segment_offsets[i] + done, std::min(most, shard.segment_sizes[i] - done)));
+    for (auto [offset, size] : llvm::zip(ranges.offsets, ranges.sizes))
+      for (int64_t done = 0; done < size; done += most)
+        segments.push_back(read.narrow(1, offset + done, std::min(most, size - done)));
     if (tensor.size(0) == 1) {
       for (const at::Tensor &segment : segments)
         if (auto error = use(segment, segment))
@@ -152,17 +151,24 @@ llvm::Error Compilation::readWeight(const plan::Weight &weight, const plan::Weig
   const WeightTable::Entry *entry = source.model.weights.find(weight.name);
   at::Tensor tensor = entry->tensor.resolve_conj().resolve_neg().contiguous();
   auto dtype = *runtime::scalarTypeOf(weight.dtype);
-  // A whole weight is one segment of one row.
-  plan::WeightShard whole;
-  whole.segment_offsets = {0};
-  whole.segment_sizes = {tensor.numel()};
-  const bool isPart = shard.segment_dim >= 0;
-  const auto outer = isPart ? c10::multiply_integers(tensor.sizes().slice(0, shard.segment_dim)) : 1;
-  const auto middle = isPart ? tensor.size(shard.segment_dim) : tensor.numel();
-  const auto inner = isPart ? c10::multiply_integers(tensor.sizes().slice(shard.segment_dim + 1)) : 1;
+  const bool isPart = !shard.ranges.empty();
+  // All dimensions but the last one that is split; most weights have only that one.
+  for (size_t i = 0; i + 1 < shard.ranges.size(); ++i) {
+    std::vector<at::Tensor> parts;
+    for (auto [offset, size] : llvm::zip(shard.ranges[i]->offsets, shard.ranges[i]->sizes))
+      parts.push_back(tensor.narrow(shard.ranges[i]->dim, offset, size));
+    tensor = at::cat(parts, shard.ranges[i]->dim);
+  }
+  // A whole weight is one range of one row.
+  plan::DimRanges whole;
+  whole.offsets = {0};
+  whole.sizes = {tensor.numel()};
+  const plan::DimRanges &ranges = isPart ? *shard.ranges.back() : whole;
+  const auto outer = isPart ? c10::multiply_integers(tensor.sizes().slice(0, ranges.dim)) : 1;
+  const auto middle = isPart ? tensor.size(ranges.dim) : tensor.numel();
+  const auto inner = isPart ? c10::multiply_integers(tensor.sizes().slice(ranges.dim + 1)) : 1;
   constexpr int64_t kPieceBytes = 8 << 20;
-  return forEachPiece(tensor.view({outer, middle, inner}), isPart ? shard : whole,
-                      kPieceBytes / tensor.element_size(),
+  return forEachPiece(tensor.view({outer, middle, inner}), ranges, kPieceBytes / tensor.element_size(),
                       [&](const at::Tensor &piece, const at::Tensor &read) -> llvm::Error {
                         if (auto error = use(piece.contiguous().to(dtype)))
                           return error;
@@ -218,7 +224,7 @@ llvm::Error Compilation::verifyPlan() {
   VerifyOptions verification;
   verification.plan = directory->path();
   verification.model = options.model;
-  verification.inputsFile = options.inputsFile;
+  verification.inputsFiles = options.inputsFiles;
   verification.useInputsBesideModel = false;
   verification.libraries = options.libraries;
   // The original calls them, too.

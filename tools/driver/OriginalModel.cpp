@@ -47,7 +47,7 @@ void OriginalModel::resetState() const {
 }
 
 static llvm::Error mismatch(const c10::TypePtr &type, const char *found) {
-  return llvm::createStringError("forward takes a " + type->annotation_str() +
+  return llvm::createStringError("forward takes an input of type " + type->annotation_str() +
                                  ", but the plan's inputs have a " + found +
                                  " there; the plan is of another model, or damaged: compile it again");
 }

@@ -9,6 +9,7 @@
 #include "runtime/session/Session.h"
 #include "tools/driver/Comparison.h"
 #include "tools/driver/OriginalModel.h"
+#include "tools/driver/base/InputOptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
@@ -21,7 +22,8 @@ static llvm::Error fail(const llvm::Twine &message) {
 }
 
 std::string VerifyReport::Output::describe() const {
-  return name + (sizes.empty() ? "" : " at " + sizes) + (call ? ", call " + std::to_string(call) : "");
+  return (signature.empty() ? "" : signature + ": ") + name + (sizes.empty() ? "" : " at " + sizes) +
+         (call ? ", call " + std::to_string(call) : "");
 }
 
 bool VerifyReport::ok() const {
@@ -154,14 +156,15 @@ static llvm::Expected<Calls> callOriginal(const OriginalModel &original, llvm::A
   return calls;
 }
 
-static llvm::Error compareAt(runtime::Session &session, const Calls &calls, llvm::ArrayRef<Inputs> inputs,
-                             const std::string &sizes, VerifyReport &report) {
-  const plan::Signature &signature = *session.plan().signatures[0];
+static llvm::Error compareAt(runtime::Session &session, uint32_t index, const Calls &calls,
+                             llvm::ArrayRef<Inputs> inputs, const std::string &sizes, VerifyReport &report) {
+  const plan::Signature &signature = *session.plan().signatures[index];
+  const std::string prefix = session.plan().signatures.size() > 1 ? signature.name : "";
   auto precision = runtime::scalarTypeOf(session.plan().precision);
   if (auto error = session.resetState())
     return error;
   for (auto [call, given, expected] : llvm::enumerate(inputs, calls)) {
-    auto actual = session.run(given);
+    auto actual = session.run(given, index);
     if (!actual)
       return actual.takeError();
     if (expected.size() != actual->size())
@@ -169,7 +172,7 @@ static llvm::Error compareAt(runtime::Session &session, const Calls &calls, llvm
                   llvm::Twine(actual->size()));
     for (auto [output, a, b] : llvm::zip(signature.outputs, *actual, expected)) {
       Comparison found = compare(a, b, precision);
-      report.outputs.push_back({output->name, b.sizes().vec(), found.maxAbsError, found.maxRelError,
+      report.outputs.push_back({prefix, output->name, b.sizes().vec(), found.maxAbsError, found.maxRelError,
                                 found.error, found.allowed, found.isSame,
                                 calls.size() > 1 ? uint32_t(call + 1) : 0, sizes});
     }
@@ -178,10 +181,10 @@ static llvm::Error compareAt(runtime::Session &session, const Calls &calls, llvm
 }
 
 /// Compares at the sizes of the inputs, then at others. `progress` gets the finished share.
-static llvm::Error compareEverywhere(runtime::Session &session, const OriginalModel &original,
+static llvm::Error compareEverywhere(runtime::Session &session, uint32_t index, const OriginalModel &original,
                                      const Inputs &inputs, llvm::function_ref<void(double)> progress,
                                      VerifyReport &report) {
-  const plan::Signature &signature = *session.plan().signatures[0];
+  const plan::Signature &signature = *session.plan().signatures[index];
   const std::vector<std::vector<int64_t>> others = otherSizes(signature);
   constexpr size_t kCallsWithState = 4;
   const size_t count = session.plan().states.empty() ? 1 : kCallsWithState;
@@ -206,7 +209,7 @@ static llvm::Error compareEverywhere(runtime::Session &session, const OriginalMo
       report.skipped.push_back(sizes + ": " + toString(expected.takeError()));
       return false;
     }
-    if (auto error = compareAt(session, *expected, calls, sizes, report))
+    if (auto error = compareAt(session, index, *expected, calls, sizes, report))
       return error;
     return true;
   };
@@ -220,6 +223,59 @@ static llvm::Error compareEverywhere(runtime::Session &session, const OriginalMo
       return llvm::createStringError("at " + text + ": " + toString(compared.takeError()));
   }
   return llvm::Error::success();
+}
+
+/// The inputs of a signature: of its file, the file beside the model, or generated.
+static llvm::Expected<Inputs> inputsOf(const VerifyOptions &options, const plan::Signature &signature,
+                                       llvm::ArrayRef<SignatureFile> files) {
+  auto file = llvm::find_if(files, [&](auto &one) { return one.signature == signature.name; });
+  const bool isGiven = file != files.end();
+  const std::string path = isGiven                        ? file->path
+                           : options.useInputsBesideModel ? inputsBeside(options.model)
+                                                          : "";
+  auto inputs = path.empty() ? llvm::Expected<Inputs>(makeInputs(signature)) : readInputs(signature, path);
+  // The file beside the model may not be the inputs of the plan.
+  if (!inputs && !isGiven) {
+    llvm::consumeError(inputs.takeError());
+    inputs = makeInputs(signature);
+  }
+  if (!inputs)
+    return inputs.takeError();
+  if (auto sizes = runtime::bindSymbols(signature, *inputs); !sizes)
+    return sizes.takeError();
+  return inputs;
+}
+
+/// The files of inputs by signature, which must be the plan's.
+static llvm::Expected<std::vector<SignatureFile>> filesOf(const VerifyOptions &options,
+                                                          const plan::Plan &plan) {
+  auto files = readSignatureFiles(options.inputsFiles);
+  if (!files)
+    return files;
+  // Without a name, a single file is for the signature that is verified.
+  if (files->size() == 1 && files->front().path == options.inputsFiles.front())
+    files->front().signature = options.signature.empty() ? plan.signatures.front()->name : options.signature;
+  for (const SignatureFile &file : *files)
+    if (auto known = runtime::signatureNamed(plan, file.signature, options.plan); !known)
+      return known.takeError();
+  return files;
+}
+
+/// Compares one signature.
+static llvm::Error verifySignature(const VerifyOptions &options, runtime::Session &session, uint32_t index,
+                                   const TorchScriptFile &file, llvm::ArrayRef<SignatureFile> files,
+                                   llvm::function_ref<void(double)> progress, VerifyReport &report) {
+  const plan::Plan &plan = session.plan();
+  OriginalModel original(file, *plan.signatures[index]);
+  if (auto error = original.findStates(plan))
+    return error;
+  auto inputs = inputsOf(options, *plan.signatures[index], files);
+  if (!inputs)
+    return inputs.takeError();
+  auto error = compareEverywhere(session, index, original, *inputs, progress, report);
+  // The next signature finds the model as it was saved.
+  original.resetState();
+  return error;
 }
 
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
@@ -247,30 +303,25 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
   if (!llvm::equal(file->fingerprint, *plan.fingerprint->bytes()))
     return fail(options.model + ": is not the model that " + options.plan +
                 " was compiled from; give that one");
-  const plan::Signature &signature = *plan.signatures[0];
+  auto files = filesOf(options, plan);
+  if (!files)
+    return files.takeError();
+  uint32_t first = 0, end = plan.signatures.size();
+  if (!options.signature.empty()) {
+    if (auto error = runtime::signatureNamed(plan, options.signature, options.plan).moveInto(first))
+      return error;
+    end = first + 1;
+  }
   try {
     c10::InferenceMode inference;
-    OriginalModel original(*file, signature);
-    if (auto error = original.findStates(plan))
-      return error;
-    const std::string path = options.inputsFile.empty() && options.useInputsBesideModel
-                                 ? inputsBeside(options.model)
-                                 : options.inputsFile;
-    auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
-                               : readInputs(signature, path);
-    // The file beside the model may not be the inputs of the plan.
-    if (!inputs && options.inputsFile.empty()) {
-      llvm::consumeError(inputs.takeError());
-      inputs = makeInputs(signature);
-    }
-    if (!inputs)
-      return inputs.takeError();
-    if (auto sizes = runtime::bindSymbols(signature, *inputs); !sizes)
-      return sizes.takeError();
     VerifyReport report;
-    auto compared = [&](double done) { progress("comparing with the original", done); };
-    if (auto error = compareEverywhere(**session, original, *inputs, compared, report))
-      return error;
+    for (uint32_t index = first; index < end; ++index) {
+      auto compared = [&](double done) {
+        progress("comparing with the original", (index - first + done) / (end - first));
+      };
+      if (auto error = verifySignature(options, **session, index, *file, *files, compared, report))
+        return error;
+    }
     return report;
   } catch (const std::exception &e) {
     return fail(options.model + ": " + llvm::StringRef(e.what()).split('\n').first);

@@ -13,9 +13,12 @@ namespace cleave {
 
 struct VerifyOptions {
   std::string plan, model;
-  /// A safetensors file. If empty: `inputsBeside` if `useInputsBesideModel`, else generated inputs.
-  std::string inputsFile;
+  /// Safetensors files, as CompileOptions::inputsFiles; a single one without a name is for `signature`. For
+  /// signatures without a file: `inputsBeside` if `useInputsBesideModel`, else generated inputs.
+  std::vector<std::string> inputsFiles;
   bool useInputsBesideModel = true;
+  /// Name of the signature to verify; empty: all of them.
+  std::string signature;
   /// As CompileOptions::requireListedOperators.
   bool requireListedOperators = false;
   std::vector<std::string> devices, libraries;
@@ -31,6 +34,8 @@ struct VerifyOptions {
 
 struct VerifyReport {
   struct Output {
+    /// Empty if the plan has one signature.
+    std::string signature;
     std::string name;
     std::vector<int64_t> shape;
     /// Largest |plan − original|, and that relative to |original| or to the typical magnitude of the
@@ -43,7 +48,7 @@ struct VerifyReport {
     uint32_t call = 0;
     /// Sizes of the dynamic dimensions, if they are not the traced ones: `batch=3, seq=65`.
     std::string sizes;
-    /// `output.0 at batch=3, call 2`.
+    /// `decode: output.0 at batch=3, call 2`.
     std::string describe() const;
   };
   std::vector<Output> outputs;

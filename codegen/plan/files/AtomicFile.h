@@ -12,7 +12,7 @@ namespace cleave::plan {
 
 /// A file written under a temporary name beside its final one. `commit` syncs it and renames it into place,
 /// replacing an older file; if destroyed without commit, it leaves nothing behind. Refuses to replace
-/// anything but a regular file. If another process makes outputs (OutputBroker), that process does all this.
+/// anything but a regular file. If this process has an OutputBroker, the broker creates and commits the file.
 class AtomicFile {
 public:
   static llvm::Expected<AtomicFile> create(llvm::StringRef finalPath);
@@ -28,7 +28,7 @@ public:
 private:
   AtomicFile(int file, std::string temporary, std::string final, int ticket = -1);
   int file;
-  /// Id of the file in the other process; -1 if this process made it.
+  /// Id of the file in the broker; -1 if this process created it.
   int ticket;
   /// Empty once there is nothing left to remove.
   std::string temporary;

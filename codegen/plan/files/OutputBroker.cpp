@@ -1,4 +1,4 @@
-//===- OutputBroker.cpp - A process that makes the outputs of another -----===//
+//===- OutputBroker.cpp - Creates the output files of another process -----===//
 #include "codegen/plan/files/OutputBroker.h"
 #include "codegen/plan/files/OutputProtocol.h"
 #include "codegen/plan/files/TemporaryPath.h"
@@ -18,8 +18,8 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// `used`: the broker that makes this process' outputs. `started`: the broker that this process has started.
-/// Read by signal handlers.
+/// `used`: the broker that creates this process' output files. `started`: the broker that this process has
+/// started. Read by signal handlers.
 static std::atomic<OutputBroker *> used = nullptr, started = nullptr;
 /// In the broker process: its end of the connection.
 static int served = -1;
@@ -57,7 +57,7 @@ static bool endWith(pid_t parent) {
   return getppid() == parent;
 }
 
-Error OutputBroker::serve() {
+Error OutputBroker::startProcess() {
   const pid_t parent = getpid(), child = fork();
   if (child < 0)
     return llvm::createStringError("cannot start a process: %s", std::strerror(errno));

@@ -1,4 +1,4 @@
-//===- OutputBroker.h - A process that makes the outputs of another -*- C++ -*-===//
+//===- OutputBroker.h - Creates the output files of another process -*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_FILES_OUTPUTBROKER_H
 #define CLEAVE_CODEGEN_PLAN_FILES_OUTPUTBROKER_H
 
@@ -23,22 +23,23 @@ struct OutputPaths {
   bool empty() const { return plan.empty() && ir.empty() && files.empty(); }
 };
 
-/// A process that makes the outputs of another one, which is sandboxed and may not write where they go
-/// (sandbox/Sandbox.h). It makes them under temporary names, lends them to the sandboxed process, which fills
-/// them, and renames them into place on its request: these paths and no others. It removes outputs that are
-/// not in place when the sandboxed process, or the one that started it, has ended.
+/// A process that creates the output files of another one, which is sandboxed and may not write where they go
+/// (sandbox/Sandbox.h). It creates them under temporary names, passes their descriptors to the sandboxed
+/// process, which fills them, and commits them (renames them into place) on its request: these paths and no
+/// others. It removes outputs that are not committed when the sandboxed process, or the one that started it,
+/// has ended.
 ///
 /// After `use`, AtomicFile and OutputDirectory call the broker, so code that writes outputs need not know of
 /// it.
 class OutputBroker {
 public:
-  /// Makes the connection. `serve` and `use` are then called by this process, or by two children of it.
+  /// Makes the connection. `startProcess` and `use` may then be called in this process or in a child of it.
   static llvm::Expected<std::unique_ptr<OutputBroker>> create(OutputPaths paths);
   ~OutputBroker();
 
-  /// Starts the broker process. Must be called while this process has a single thread.
-  llvm::Error serve();
-  /// From now on, outputs of this process are made by the broker.
+  /// Forks the broker process. Must be called while this process has a single thread.
+  llvm::Error startProcess();
+  /// From now on, the broker creates and commits the outputs of this process.
   void use();
   /// Lets the broker process end, which removes unfinished outputs, and waits for it. Safe in signal
   /// handlers.
@@ -46,7 +47,7 @@ public:
   /// `finish` for the broker that this process has started, if any.
   static void finishOwn();
 
-  /// The broker that makes `path`; null if this process makes it.
+  /// The broker that creates and commits `path`; null if this process does.
   static OutputBroker *of(llvm::StringRef path);
   /// Makes a folder for IR and its parents, in the broker or in this process.
   static llvm::Error makeIrFolder(llvm::StringRef path);

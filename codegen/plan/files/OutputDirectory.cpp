@@ -86,18 +86,18 @@ static int exchangeNames(const std::string &temporary, const std::string &final)
   return std::rename(old.c_str(), temporary.c_str()) == 0 ? 0 : errno;
 }
 
-OutputDirectory::OutputDirectory(std::string temporary, std::string final, bool isLent)
-    : isLent(isLent), lock(isLent ? -1 : holdTemporary(temporary)), temporary(std::move(temporary)),
-      final(std::move(final)) {}
+OutputDirectory::OutputDirectory(std::string temporary, std::string final, bool isBrokered)
+    : isBrokered(isBrokered), lock(isBrokered ? -1 : holdTemporary(temporary)),
+      temporary(std::move(temporary)), final(std::move(final)) {}
 
 OutputDirectory::OutputDirectory(OutputDirectory &&other) noexcept
-    : isLent(other.isLent), lock(std::exchange(other.lock, -1)),
+    : isBrokered(other.isBrokered), lock(std::exchange(other.lock, -1)),
       temporary(std::exchange(other.temporary, {})), final(std::move(other.final)) {}
 
 OutputDirectory::~OutputDirectory() {
   if (lock >= 0)
     close(lock);
-  if (!temporary.empty() && !isLent)
+  if (!temporary.empty() && !isBrokered)
     removeTemporary(temporary);
 }
 
@@ -106,7 +106,7 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
     Expected<std::string> folder = broker->makePlanFolder();
     if (!folder)
       return folder.takeError();
-    return OutputDirectory(std::move(*folder), finalPath.str(), /*isLent=*/true);
+    return OutputDirectory(std::move(*folder), finalPath.str(), /*isBrokered=*/true);
   }
   Expected<std::string> final = resolveOutputPath(finalPath);
   if (!final)
@@ -123,7 +123,7 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
   Expected<std::string> temporary = makeTemporary(*final, make);
   if (!temporary)
     return temporary.takeError();
-  return OutputDirectory(std::move(*temporary), std::move(*final), /*isLent=*/false);
+  return OutputDirectory(std::move(*temporary), std::move(*final), /*isBrokered=*/false);
 }
 
 /// Syncs a file of a plan; fails on any other file in the directory.
@@ -181,7 +181,7 @@ Error OutputDirectory::replace() {
 }
 
 Error OutputDirectory::commit() {
-  if (isLent) {
+  if (isBrokered) {
     temporary.clear();
     return OutputBroker::of(final)->commitPlan();
   }

@@ -12,7 +12,7 @@ namespace cleave::plan {
 /// directory, and renames it into place, replacing an older plan; if destroyed without commit, it leaves
 /// nothing behind. SIGINT, SIGTERM and SIGHUP remove it, too; what a killed process left behind is removed by
 /// the next output to the same folder. Refuses to replace anything but a plan directory or an empty one. If
-/// another process makes outputs (OutputBroker), that process does all this.
+/// this process has an OutputBroker, the broker creates and commits the directory.
 class OutputDirectory {
 public:
   static llvm::Expected<OutputDirectory> create(llvm::StringRef finalPath);
@@ -25,11 +25,11 @@ public:
   llvm::Error commit();
 
 private:
-  OutputDirectory(std::string temporary, std::string final, bool isLent);
+  OutputDirectory(std::string temporary, std::string final, bool isBrokered);
   /// Exchanges it with the old directory, and removes that.
   llvm::Error replace();
-  /// True if another process made it and puts it in place.
-  bool isLent;
+  /// True if the output broker created and commits it.
+  bool isBrokered;
   /// Lock that tells other processes that this one is alive; -1 if not needed.
   int lock;
   std::string temporary, final;

@@ -1,4 +1,4 @@
-//===- OutputProtocol.cpp - Messages to the process that makes outputs ----===//
+//===- OutputProtocol.cpp - Messages to the output broker -----------------===//
 #include "codegen/plan/files/OutputProtocol.h"
 #include <cerrno>
 #include <cstring>

@@ -1,4 +1,4 @@
-//===- OutputProtocol.h - Messages to the process that makes outputs -*- C++ -*-===//
+//===- OutputProtocol.h - Messages to the output broker ---------*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_FILES_OUTPUTPROTOCOL_H
 #define CLEAVE_CODEGEN_PLAN_FILES_OUTPUTPROTOCOL_H
 

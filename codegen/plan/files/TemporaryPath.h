@@ -31,9 +31,9 @@ void keepTemporary(llvm::StringRef path);
 /// Removes `path`; if it is a directory, with its contents.
 void removeTemporary(llvm::StringRef path);
 
-/// Removes all unfinished outputs of this process, as signals do, and of the process that makes outputs for
-/// it (OutputBroker::finishOwn). For exits that run no destructors: no thread can make an output any more,
-/// `makeTemporary` does not return. Safe in signal handlers.
+/// Removes all uncommitted outputs of this process, as signals do, and of its broker
+/// (OutputBroker::finishOwn). For exits that run no destructors. From then on `makeTemporary` blocks forever,
+/// so that no thread can create another output. Safe in signal handlers.
 void removeTemporaries();
 
 /// Error text: `cannot write 'path': No space left on device; …`.
@@ -46,8 +46,9 @@ llvm::Error makeFolders(llvm::StringRef path);
 /// link.
 llvm::Expected<std::string> resolveOutputPath(llvm::StringRef path);
 
-/// Gives a file or directory group and permissions of the one that it replaces, as far as this user may:
-/// never more than that had for others. Permissions stay as they are on a file system without them.
+/// Gives a file or directory the group and permissions of the one that it replaces. Where the group cannot be
+/// set, the new group gets no more than everybody had. Permissions stay as they are on a file system without
+/// them.
 void keepPermissions(int file, const struct stat &old);
 
 /// Flushes a file or directory to its disk.

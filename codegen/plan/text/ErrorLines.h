@@ -16,8 +16,8 @@ void printLines(llvm::StringRef prefix, llvm::StringRef text);
 /// Writes a line as the process ends; all later calls of these functions print nothing.
 void printLastLine(llvm::StringRef line);
 
-/// From now on, redirects std::cout and std::cerr of all threads to stderr, as lines prefixed as libtorch's;
-/// models may print warnings from threads of their own.
+/// From now on, redirects std::cout and std::cerr of all threads to stderr, as lines that begin with
+/// `libtorch: `; models may print warnings from threads of their own.
 void redirectStdStreams();
 
 /// From now on, sets `isWithin` while a line is being written, so that a parent that shares it sees whether a

@@ -15,13 +15,14 @@ using at::IntArrayRef;
 using at::Tensor;
 using llvm::ArrayRef;
 
-LocalGroup::LocalGroup(uint32_t firstRank, uint32_t size, bool spins, CancellationToken &cancellation)
-    : firstRank(firstRank), spins(spins), cancellation(cancellation), slots(size) {
-  members.reserve(size);
-  for (uint32_t index = 0; index < size; ++index) {
+LocalGroup::LocalGroup(std::vector<uint32_t> ids, bool spins, CancellationToken &cancellation)
+    : ranks(std::move(ids)), spins(spins), cancellation(cancellation), slots(ranks.size()),
+      waker(cancellation, [this] { wake(); }) {
+  members.reserve(ranks.size());
+  for (uint32_t index = 0; index < ranks.size(); ++index) {
     members.emplace_back(*this, index);
-    slots[index].inputs.resize(size);
-    slots[index].outputs.resize(size);
+    slots[index].inputs.resize(ranks.size());
+    slots[index].outputs.resize(ranks.size());
   }
 }
 
@@ -90,7 +91,7 @@ std::string LocalGroup::awaited(uint32_t index) const {
   for (Counter counter : {&Slot::published, &Slot::finished})
     for (uint32_t other = 0; other < slots.size() && missing.empty(); ++other)
       if (other != index && slots[other].*counter < count)
-        missing.push_back("rank " + std::to_string(firstRank + other));
+        missing.push_back("rank " + std::to_string(ranks[other]));
   return missing.empty() ? "" : missing.front();
 }
 
@@ -103,7 +104,7 @@ template <typename Work> void LocalGroup::Member::exchange(CollectiveArgs args, 
   const uint64_t call = own.published + 1;
   group.publish(own.published, call);
   group.waitForCounter(own, &Slot::published, call);
-  verifyCollectiveMatch(group.firstRank, group.slots.size(),
+  verifyCollectiveMatch(group.ranks,
                         [&](uint32_t rank) -> const CollectiveCall & { return group.slots[rank].args.call; });
   work();
   group.publish(own.finished, call);

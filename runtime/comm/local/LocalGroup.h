@@ -15,21 +15,19 @@
 
 namespace cleave::runtime {
 
-/// Tensor-parallel group whose ranks are threads of this process, for one request; so a failed request leaves
+/// Group of ranks that are threads of this process, for one request; so a failed request leaves
 /// no state behind. On CPUs ranks read each other's tensors in place. On GPUs, one for each rank, they take
 /// copies. Each collective has two barriers. Before the first one every rank publishes its arguments; after
 /// it every rank checks them and computes its own result. After the second one no rank reads the tensors of
 /// another. A rank must make no further call after one that threw.
 class LocalGroup {
 public:
-  /// \param firstRank  rank in the plan of the group's first rank, for messages.
+  /// \param ranks  ranks in the plan of its members, for messages.
   /// \param spins  whether ranks spin for some µs before they sleep; false where threads outnumber cores.
   /// \param cancellation  must outlive the group.
-  LocalGroup(uint32_t firstRank, uint32_t size, bool spins, CancellationToken &cancellation);
+  LocalGroup(std::vector<uint32_t> ranks, bool spins, CancellationToken &cancellation);
 
   Communicator &member(uint32_t index) { return members[index]; }
-  /// Wakes sleeping ranks, after the request was cancelled.
-  void wake();
   /// `rank 3 in spmd::all_reduce` while member `index` sleeps until that rank arrives; else empty.
   std::string awaited(uint32_t index) const;
 
@@ -81,13 +79,15 @@ private:
     const uint32_t index;
   };
 
+  /// Wakes sleeping ranks.
+  void wake();
   void publish(std::atomic<uint64_t> &counter, uint64_t count);
   bool haveReached(Counter counter, uint64_t count) const;
   /// Waits until every rank's counter is at least `count`.
   void waitForCounter(Slot &own, Counter counter, uint64_t count);
   bool sleep(Counter counter, uint64_t count);
 
-  const uint32_t firstRank;
+  const std::vector<uint32_t> ranks;
   const bool spins;
   CancellationToken &cancellation;
   std::vector<Slot> slots;
@@ -95,6 +95,7 @@ private:
   std::atomic<uint32_t> sleepers{0};
   std::mutex mutex;
   std::condition_variable changed;
+  const CancellationToken::Waker waker;
 };
 
 } // namespace cleave::runtime

@@ -36,7 +36,7 @@ static std::set<std::pair<uint32_t, uint32_t>> transfersOf(const plan::Plan &pla
   for (const auto &schedule : plan.schedules)
     for (uint32_t rank = 0; rank < schedule->ranks.size(); ++rank)
       for (const auto &action : schedule->ranks[rank]->actions)
-        if (action->kind == plan::ActionKind::Send)
+        if (plan::isSend(action->kind))
           pairs.insert({rank, peerOf(plan, rank, *action)});
   return pairs;
 }

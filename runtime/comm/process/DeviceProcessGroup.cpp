@@ -21,8 +21,8 @@ static constexpr auto kLetGo = 2s;
 
 static Tensor bytesOf(const Tensor &tensor) { return tensor.contiguous().view({-1}).view(at::kByte); }
 
-FlatBuffer flatten(llvm::ArrayRef<Tensor> parts, c10::Device device) {
-  FlatBuffer flat;
+FlattenedTensors flatten(llvm::ArrayRef<Tensor> parts, c10::Device device) {
+  FlattenedTensors flat;
   std::vector<Tensor> buffers{at::empty({0}, at::TensorOptions(at::kByte).device(device))};
   for (const Tensor &part : parts) {
     flat.counts.push_back(int64_t(part.nbytes()));
@@ -141,7 +141,7 @@ Tensor DeviceProcessGroup::broadcast(const Tensor &given, uint32_t root) {
 
 void DeviceProcessGroup::allToAll(llvm::ArrayRef<Tensor> inputs, llvm::ArrayRef<Tensor> outputs,
                                   c10::Device device) {
-  FlatBuffer out = flatten(inputs, device);
+  FlattenedTensors out = flatten(inputs, device);
   std::vector<int64_t> counts;
   int64_t sum = 0;
   for (const Tensor &part : outputs) {

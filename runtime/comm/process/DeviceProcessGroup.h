@@ -21,14 +21,14 @@ class Work;
 namespace cleave::runtime {
 
 /// Several tensors as one contiguous byte buffer.
-struct FlatBuffer {
+struct FlattenedTensors {
   at::Tensor bytes;
   /// By tensor: its number of bytes.
   std::vector<int64_t> counts;
 };
 
 /// Concatenates the bytes of tensors on the device `device`, each in row-major order.
-FlatBuffer flatten(llvm::ArrayRef<at::Tensor> parts, c10::Device device);
+FlattenedTensors flatten(llvm::ArrayRef<at::Tensor> parts, c10::Device device);
 /// Copies the bytes of such a buffer back into tensors of any strides.
 void unflatten(const at::Tensor &bytes, llvm::ArrayRef<at::Tensor> parts);
 

@@ -19,10 +19,10 @@ static constexpr size_t kFirst = 64 << 10;
 /// Largest dimension: sizes of all ranks can be added without overflow.
 static constexpr int64_t kMaxSize = int64_t(1) << 40;
 
-PeerGroup::PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index,
+PeerGroup::PeerGroup(Transport &transport, std::vector<uint32_t> ids, uint32_t index,
                      DeviceProcessGroup *devices)
-    : transport(transport), first(first), size(size), index(index), devices(devices), receivedArgs(size),
-      peerArgs(size) {
+    : transport(transport), ranks(std::move(ids)), size(ranks.size()), index(index), devices(devices),
+      receivedArgs(size), peerArgs(size) {
   sentArgs.reserve(kFirst);
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index)
@@ -33,8 +33,8 @@ std::string PeerGroup::awaited() const {
   const int64_t rank = waitsFor;
   if (rank == kNobody)
     return "";
-  const std::string who = rank == kDevices ? "the GPUs of ranks " + std::to_string(first) + " to " +
-                                                 std::to_string(first + size - 1)
+  const std::string who = rank == kDevices ? "the GPUs of ranks " + std::to_string(ranks.front()) + " to " +
+                                                 std::to_string(ranks.back())
                                            : "rank " + std::to_string(rank);
   return who + " in spmd::" + nameOf(current);
 }
@@ -85,14 +85,14 @@ void PeerGroup::exchangeParts(llvm::function_ref<Tensor(uint32_t)> of,
       continue;
     if (Tensor tensor = into(rank); tensor.numel() > 0) {
       messages.push_back(
-          transport.receive(first + rank, Tag::Collective, tensor.mutable_data_ptr(), tensor.nbytes()));
-      others.push_back(first + rank);
+          transport.receive(ranks[rank], Tag::Collective, tensor.mutable_data_ptr(), tensor.nbytes()));
+      others.push_back(ranks[rank]);
       taken.push_back(tensor);
     }
     if (Tensor tensor = of(rank); tensor.numel() > 0) {
       messages.push_back(
-          transport.send(first + rank, Tag::Collective, tensor.const_data_ptr(), tensor.nbytes()));
-      others.push_back(first + rank);
+          transport.send(ranks[rank], Tag::Collective, tensor.const_data_ptr(), tensor.nbytes()));
+      others.push_back(ranks[rank]);
       given.push_back(tensor);
     }
   }
@@ -101,14 +101,14 @@ void PeerGroup::exchangeParts(llvm::function_ref<Tensor(uint32_t)> of,
 
 //===- The first round ----------------------------------------------------===//
 //
-//   | operation u8 | dtype u8 | 6 × i64: dim, other, bytes inlined or -1, numbers of sizes, of pieces, of
-//   ranges | | sizes … | pieces … | ranges … | bytes of the tensor, if inlined |
+//   | operation u8 | dtype u8 | 6 × i64: dim, splitDimOrRoot, bytes inlined or -1, numbers of sizes, of
+//     pieces, of ranges | sizes … | pieces … | ranges … | bytes of the tensor, if inlined |
 
 namespace {
 struct Head {
   CollectiveOp operation;
   uint8_t dtype;
-  int64_t dim, other, inlined, sizes, pieces, ranges;
+  int64_t dim, splitDimOrRoot, inlined, sizes, pieces, ranges;
   int64_t numbers() const { return sizes + pieces + ranges; }
 };
 } // namespace
@@ -123,7 +123,7 @@ void PeerGroup::encodeArgs(const CollectiveCall &call, const Tensor &tensor, Int
   head.operation = call.operation;
   head.dtype = uint8_t(call.dtype);
   head.dim = call.dim;
-  head.other = call.other;
+  head.splitDimOrRoot = call.splitDimOrRoot;
   head.sizes = call.sizes.size();
   head.pieces = pieces.size();
   head.ranges = ranges.size();
@@ -155,7 +155,7 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
               reinterpret_cast<char *>(numbers.data()));
   IntArrayRef all(numbers);
   CollectiveArgs args{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)),
-                       head.dim, head.other},
+                       head.dim, head.splitDimOrRoot},
                       all.slice(head.sizes, head.pieces).vec(),
                       all.slice(head.sizes + head.pieces).vec()};
   for (int64_t size : args.call.sizes)
@@ -191,7 +191,7 @@ void PeerGroup::checkRequestedParts(const CollectiveArgs &args) const {
       gathered += source.call.sizes[call.dim];
   }
   if (exchanges || call.operation == CollectiveOp::ReduceScatter) {
-    const int64_t along = exchanges ? call.other : call.dim;
+    const int64_t along = exchanges ? call.splitDimOrRoot : call.dim;
     TORCH_CHECK(isDim(along), "found dimension ", along, " of ", dims);
     scattered = call.sizes[along];
   }
@@ -231,9 +231,10 @@ Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t source, const Collective
   case CollectiveOp::AllGather:
     return rangesAlong(tensor, call.dim, rangesOf(args.pieces, source));
   case CollectiveOp::AllToAll:
-    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(args.pieces, source)), call.other, args.ranges);
+    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(args.pieces, source)), call.splitDimOrRoot,
+                       args.ranges);
   case CollectiveOp::Broadcast:
-    return source == uint32_t(call.other) ? tensor : at::empty({0}, tensor.options());
+    return source == uint32_t(call.splitDimOrRoot) ? tensor : at::empty({0}, tensor.options());
   }
   TORCH_CHECK(false, "found an operation that groups do not have");
 }
@@ -248,19 +249,17 @@ std::vector<Tensor> PeerGroup::exchange(CollectiveCall call, const Tensor &tenso
     if (rank != index) {
       // A message may be shorter than that.
       std::fill_n(receivedArgs[rank].begin(), sizeof(Head), 0);
-      messages.push_back(transport.receive(first + rank, Tag::Collective, receivedArgs[rank].data(),
+      messages.push_back(transport.receive(ranks[rank], Tag::Collective, receivedArgs[rank].data(),
                                            receivedArgs[rank].size()));
-      messages.push_back(transport.send(first + rank, Tag::Collective, sentArgs.data(), sentArgs.size()));
-      others.insert(others.end(), 2, first + rank);
+      messages.push_back(transport.send(ranks[rank], Tag::Collective, sentArgs.data(), sentArgs.size()));
+      others.insert(others.end(), 2, ranks[rank]);
     }
   awaitAll(messages, others);
   for (uint32_t rank = 0; rank < size; ++rank)
-    peerArgs[rank] =
-        ofRank(first + rank, [&] { return read(rank == index ? sentArgs : receivedArgs[rank]); });
-  verifyCollectiveMatch(first, size,
-                        [&](uint32_t rank) -> const CollectiveCall & { return peerArgs[rank].call; });
+    peerArgs[rank] = ofRank(ranks[rank], [&] { return read(rank == index ? sentArgs : receivedArgs[rank]); });
+  verifyCollectiveMatch(ranks, [&](uint32_t rank) -> const CollectiveCall & { return peerArgs[rank].call; });
   for (uint32_t rank = 0; rank < size; ++rank)
-    ofRank(first + rank, [&] { checkRequestedParts(peerArgs[rank]); });
+    ofRank(ranks[rank], [&] { checkRequestedParts(peerArgs[rank]); });
   // Whether there is a second round depends on the arguments of all ranks, so all ranks decide alike.
   bool isInlined = true;
   for (const CollectiveArgs &args : peerArgs)

@@ -13,7 +13,7 @@
 
 namespace cleave::runtime {
 
-/// Communicator of a tensor-parallel group whose ranks are processes. A collective has up to three rounds:
+/// Communicator of a group whose ranks are processes. A collective has up to three rounds:
 /// - every rank sends all others its arguments: the call, and the parts that it needs of their tensors; with
 ///   its own tensor where that is small;
 /// - ranks send each other the parts, unless all tensors came in the first round;
@@ -22,11 +22,10 @@ namespace cleave::runtime {
 /// NCCL chooses. No further call may follow one that threw.
 class PeerGroup final : public Communicator {
 public:
-  /// \param first  rank in the plan of the group's first rank. The group is the ranks [first, first + size),
-  ///     of which this one has the index `index`.
+  /// \param ranks  ranks in the plan of its members, of which this one has the index `index`.
   /// \param devices  connects the GPUs of the group, and must outlive it; null where tensors go through
   ///     messages.
-  PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index,
+  PeerGroup(Transport &transport, std::vector<uint32_t> ranks, uint32_t index,
             DeviceProcessGroup *devices = nullptr);
 
   at::Tensor allReduce(const at::Tensor &tensor) override;
@@ -76,7 +75,8 @@ private:
   void awaitAll(std::vector<std::unique_ptr<PendingMessage>> &messages, const std::vector<uint32_t> &from);
 
   Transport &transport;
-  const uint32_t first, size, index;
+  const std::vector<uint32_t> ranks;
+  const uint32_t size, index;
   DeviceProcessGroup *const devices;
   /// First-round messages: the sent one, and the received ones by rank.
   std::vector<char> sentArgs;

@@ -1,5 +1,5 @@
-// RUN: cleave-opt %s --annotate-sharding | FileCheck %s
-// RUN: cleave-opt %s --annotate-sharding=tp=4 | FileCheck %s --check-prefix=FOUR
+// RUN: cleave-opt %s --split-input-file --annotate-sharding | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --annotate-sharding=tp=4 | FileCheck %s --check-prefix=FOUR
 // One rank splits nothing; what is not worth a collective is kept whole, and a weight with fewer positions than ranks.
 
 // CHECK-LABEL: func.func @forward(
@@ -13,6 +13,8 @@ func.func @forward(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {
   %0 = aten.linear(%x, %w, %none) : (tensor<4x3xf32>, tensor<3x3xf32>, none) -> tensor<4x3xf32>
   return %0 : tensor<4x3xf32>
 }
+
+// -----
 
 // Of a table of two rows its columns could be split, and what is taken of it gathered.
 // FOUR-LABEL: func.func @types(

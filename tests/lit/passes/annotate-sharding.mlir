@@ -1,5 +1,5 @@
-// RUN: cleave-opt %s --infer-types --annotate-sharding=tp=2 | FileCheck %s
-// RUN: cleave-opt %s --infer-types --annotate-sharding="tp=2 shard=*=replicate,mlp.*=rowwise,mlp.up=ColwiseParallel,tied=vocab" | FileCheck %s --check-prefix=RULES
+// RUN: cleave-opt %s --split-input-file --infer-types --annotate-sharding=tp=2 | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --infer-types --annotate-sharding="tp=2 shard=*=replicate,mlp.*=rowwise,mlp.up=ColwiseParallel,tied=vocab" | FileCheck %s --check-prefix=RULES
 // Which weights are split, and how.
 
 // A width of 9 over two ranks: columns and then rows, which follow from the first. Biases have no style.
@@ -29,6 +29,8 @@ func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor {
   %3 = aten.add.Tensor(%2, %rows, %one) : (!cleave.tensor, !cleave.tensor, i64) -> !cleave.tensor
   return %3 : !cleave.tensor
 }
+
+// -----
 
 // A weight that is both looked up and multiplied follows from the layer between, or is split by rows.
 // CHECK-LABEL: func.func @tied

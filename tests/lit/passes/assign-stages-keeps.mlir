@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --assign-stages | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --assign-stages | FileCheck %s
 // Does nothing but number them when there is one stage, whose time is all there is and which receives nothing.
 
 // Nothing is left of another cut, which the text may say.
@@ -11,6 +11,8 @@ func.func @cut_before(%x: tensor<2xf32>) -> (tensor<2xf32>, none) attributes {cl
   %0 = aten.relu(%x) {cleave.stage_index = 3 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %0, %none : tensor<2xf32>, none
 }
+
+// -----
 
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME: recv_bytes = [0],

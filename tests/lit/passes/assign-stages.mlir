@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --assign-stages=stages=2 | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --assign-stages=stages=2 | FileCheck %s
 // Operations are marked so that the slowest stage is fastest; what every stage makes for itself stays unmarked.
 
 !x = tensor<64x256xf32>
@@ -26,6 +26,10 @@ func.func @balanced(%x: !x) -> !x {
   return %3 : !x
 }
 
+// -----
+
+!x = tensor<64x256xf32>
+!w = tensor<256x256xf32>
 // One operation that is slower than the mean makes balance impossible, and is named with its module.
 // CHECK-LABEL: func.func @bottleneck(
 // CHECK-SAME: bottleneck = "aten.linear at lm_head"
@@ -39,6 +43,12 @@ func.func @bottleneck(%x: !x) -> tensor<64x8192xf32> {
 }
 
 // Costs are counted at the traced sizes of named dimensions: here the second half is the heavier one.
+!short = tensor<?x256xf32, #cleave.layout<dims = ["short", "256"]>>
+!long = tensor<?x256xf32, #cleave.layout<dims = ["long", "256"]>>
+
+// -----
+
+!w = tensor<256x256xf32>
 !short = tensor<?x256xf32, #cleave.layout<dims = ["short", "256"]>>
 !long = tensor<?x256xf32, #cleave.layout<dims = ["long", "256"]>>
 // CHECK-LABEL: func.func @named_dimensions(
@@ -57,6 +67,9 @@ func.func @named_dimensions(%x: !short, %y: !long) -> (!short, !long)
   return %2, %3 : !short, !long
 }
 
+// -----
+
+!w = tensor<256x256xf32>
 // A mask that takes no time to make, here from a small buffer, is made in both stages and not sent.
 // CHECK-LABEL: func.func @cheap_producers(
 // CHECK-SAME: recv_bytes = [0, 1048576]
@@ -80,6 +93,10 @@ func.func @cheap_producers(%x: tensor<1024x256xf32>) -> tensor<1024x256xf32> {
   return %3 : tensor<1024x256xf32>
 }
 
+// -----
+
+!x = tensor<64x256xf32>
+!w = tensor<256x256xf32>
 // A list does not travel: what makes it and what takes it apart are in one stage with all between, though two linears a
 // stage would be faster.
 // CHECK-LABEL: func.func @lists_stay(
@@ -101,6 +118,10 @@ func.func @lists_stay(%x: !x) -> (tensor<32x256xf32>, tensor<32x256xf32>, !x) {
   return %items#0, %items#1, %3 : tensor<32x256xf32>, tensor<32x256xf32>, !x
 }
 
+// -----
+
+!x = tensor<64x256xf32>
+!w = tensor<256x256xf32>
 // Nor does a list that is appended to, and no stage makes it again for itself.
 // CHECK-LABEL: func.func @changed_lists_stay(
 // CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}
@@ -123,6 +144,10 @@ func.func @changed_lists_stay(%x: !x) -> !cleave.tensor {
   return %stack : !cleave.tensor
 }
 
+// -----
+
+!x = tensor<64x256xf32>
+!w = tensor<256x256xf32>
 // Control flow is one operation: its regions are in its stage.
 // CHECK-LABEL: func.func @control_flow(
 // CHECK: aten.linear({{.*}}) {cleave.stage_index = 0 : i64}

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --lower-precision --canonicalize --cse | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --lower-precision --canonicalize --cse | FileCheck %s
 // What is no product of float32, or sums nothing, stays; boundaries keep their dtypes.
 
 // CHECK-NOT: cleave.precision
@@ -13,6 +13,8 @@ func.func @others(%x: tensor<4x8xf32>, %d: tensor<8x8xf64>, %h: tensor<8x8xf16>)
   return %0, %1, %2 : tensor<4x8xf32>, tensor<8x8xf64>, tensor<8x8xf16>
 }
 
+// -----
+
 // Angles of positions: bfloat16 does not tell 257 from 256.
 // CHECK-LABEL: func.func @outer(
 // CHECK-NOT: bf16
@@ -23,6 +25,8 @@ func.func @outer(%positions: tensor<1x1x16xf32>) -> tensor<1x4x16xf32> {
   return %0 : tensor<1x4x16xf32>
 }
 
+// -----
+
 // CHECK-LABEL: func.func @boundary(
 // CHECK: cleave.boundary {{.*}} : (tensor<8x8xf32>) -> tensor<8x8xf32>
 func.func @boundary(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -31,6 +35,8 @@ func.func @boundary(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %2 = aten.mm(%1, %1) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %2 : tensor<8x8xf32>
 }
+
+// -----
 
 // A mask that is added in the product: the least float32 would be an infinity in bfloat16.
 // CHECK-LABEL: func.func @masked(

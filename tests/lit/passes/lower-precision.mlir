@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --lower-precision --canonicalize --cse | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --lower-precision --canonicalize --cse | FileCheck %s
 // Products take and give bfloat16, and weights that they use are stored so.
 
 // CHECK-LABEL: func.func @linear(
@@ -16,6 +16,8 @@ func.func @linear(%x: tensor<4x8xf32>) -> tensor<4x16xf32> {
   %y = aten.linear(%x, %w, %b) : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<16xf32>) -> tensor<4x16xf32>
   return %y : tensor<4x16xf32>
 }
+
+// -----
 
 // Views between two products need no casts.
 // CHECK-LABEL: func.func @views(
@@ -37,6 +39,8 @@ func.func @views(%x: tensor<4x8xf32>) -> tensor<4x4xf32> {
   return %5 : tensor<4x4xf32>
 }
 
+// -----
+
 // A lookup takes its rows before they are cast; who else uses the weight gets it cast.
 // CHECK-LABEL: func.func @tied(
 // CHECK: %[[W:.*]] = cleave.param "wte.weight" {{.*}} : tensor<16x8xbf16>
@@ -55,6 +59,8 @@ func.func @tied(%ids: tensor<4xi64>) -> (tensor<4x16xf32>, tensor<16x8xf32>) {
   return %y, %z : tensor<4x16xf32>, tensor<16x8xf32>
 }
 
+// -----
+
 // A mask stays wide: the least float32 would be an infinity in bfloat16.
 // CHECK-LABEL: func.func @attention(
 // CHECK-SAME: %{{.*}}: tensor<1x2x4x8xf32>, %[[MASK:.*]]: tensor<1x1x4x4xf32>)
@@ -68,6 +74,8 @@ func.func @attention(%q: tensor<1x2x4x8xf32>, %mask: tensor<1x1x4x4xf32>) -> ten
   %0 = aten.scaled_dot_product_attention(%q, %q, %q, %mask, %zero, %false, %none, %false) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x1x4x4xf32>, f64, i1, none, i1) -> tensor<1x2x4x8xf32>
   return %0 : tensor<1x2x4x8xf32>
 }
+
+// -----
 
 // Operands in a list; another user of the list keeps its own.
 // CHECK-LABEL: func.func @einsum(
@@ -84,6 +92,8 @@ func.func @einsum(%x: tensor<4x8xf32>) -> (tensor<4x4xf32>, tensor<2x4x8xf32>) {
   %1 = aten.stack(%both, %zero) : (!cleave.list<tensor<4x8xf32>>, i64) -> tensor<2x4x8xf32>
   return %0, %1 : tensor<4x4xf32>, tensor<2x4x8xf32>
 }
+
+// -----
 
 // Indices are no elements of the weight; it is cast for who searches it.
 // CHECK-LABEL: func.func @searched(

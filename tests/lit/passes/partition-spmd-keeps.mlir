@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
 // Without a tensor group, and without anything that is split, nothing changes.
 
 // CHECK-LABEL: func.func @alone
@@ -10,6 +10,8 @@ func.func @alone(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %0 = aten.linear(%x, %w, %none) : (tensor<4x6xf32>, tensor<6x6xf32>, none) -> tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
+
+// -----
 
 // CHECK-LABEL: func.func @unsplit
 // CHECK: cleave.param "w" {role = "parameter"} : tensor<6x6xf32>

@@ -1,5 +1,5 @@
-// RUN: cleave-opt %s --infer-types --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
-// RUN: not cleave-opt %s --annotate-sharding=tp=2 2>&1 | FileCheck %s --check-prefix=INSIDE
+// RUN: cleave-opt %s --split-input-file --infer-types --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
+// RUN: not cleave-opt %s --split-input-file --annotate-sharding=tp=2 2>&1 | FileCheck %s --check-prefix=INSIDE
 // Ranks would draw other numbers each: all take the first one's. Inside control flow that cannot be, and is refused.
 
 // CHECK-LABEL: func.func @forward
@@ -13,6 +13,8 @@ func.func @forward(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp 
   %1 = aten.linear(%0, %w, %none) : (!cleave.tensor, tensor<8x6xf32>, none) -> !cleave.tensor
   return %1 : !cleave.tensor
 }
+
+// -----
 
 // INSIDE: error: aten.rand_like draws random numbers inside control flow
 func.func @inside(%x: tensor<4x6xf32>, %c: i1) -> tensor<4x6xf32> {

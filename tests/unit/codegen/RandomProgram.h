@@ -18,9 +18,9 @@ public:
 
 private:
   int64_t size() { return std::vector<int64_t>{2, 4, 6, 6, 4, 3, 5}[dice.below(7)]; }
-  /// A list of constants in sight, or a constant list.
+  /// The sizes as an operand: a `cleave.list` operation over integer constants, or a constant of list type.
   Operand sizes(const Shape &values);
-  /// The pieces of a call that gives a list; takes some of them, or the list as it is.
+  /// Calls `op`, which returns a list of pieces, and uses one piece, all of them, or the whole list.
   void pieces(const std::string &op, const std::vector<Operand> &operands, const Shape &shape, uint32_t dim,
               const Shape &sizes);
 

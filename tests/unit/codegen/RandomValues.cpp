@@ -1,6 +1,5 @@
 #include "RandomValues.h"
 #include "passes/Passes.h"
-#include "runtime/comm/local/LocalGroup.h"
 #include <ATen/ATen.h>
 
 using namespace mlir;
@@ -12,7 +11,6 @@ MLIRContext &testContext() {
     DialectRegistry registry;
     registerDialects(registry);
     registerPasses();
-    runtime::registerCollectiveKernels();
     return MLIRContext(registry, MLIRContext::Threading::DISABLED);
   }();
   return instance;
@@ -26,8 +24,8 @@ static at::Tensor randomTensor(Type type) {
   return at::randint(-3, 4, shape, *scalarTypeOf(tensor.getElementType()));
 }
 
-std::pair<Named, Tensors> randomValues(func::FuncOp function) {
-  Named weights;
+std::pair<NamedTensors, Tensors> randomValues(func::FuncOp function) {
+  NamedTensors weights;
   Tensors inputs;
   for (auto param : function.getOps<ParamOp>())
     weights[param.getName().str()] = randomTensor(param.getType());

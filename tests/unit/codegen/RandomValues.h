@@ -9,8 +9,8 @@ namespace cleave {
 /// With all dialects, passes and kernels of collectives.
 mlir::MLIRContext &testContext();
 
-/// Small integers for every weight, and for every input; rows that there are for lookups.
-std::pair<Named, Tensors> randomValues(mlir::func::FuncOp function);
+/// Small integers for every weight, and for every input; for operands of lookups, valid row indices.
+std::pair<NamedTensors, Tensors> randomValues(mlir::func::FuncOp function);
 
 } // namespace cleave
 

@@ -28,7 +28,7 @@ struct Case {
 
   OwningOpRef<ModuleOp> module;
   func::FuncOp function;
-  Named weights;
+  NamedTensors weights;
   Tensors inputs;
   std::optional<Interpreter> interpreter;
   std::optional<Rolling> rolling;

@@ -2,14 +2,15 @@
 // with the function as it was. CLEAVE_PROPERTY_CASES=10000 in the environment runs more of them than `make
 // test` does, CLEAVE_PROPERTY_SEED=7 that one alone.
 #include "RandomProgram.h"
+#include "RandomSharding.h"
 #include "RandomValues.h"
-#include "TensorRanks.h"
 #include "collectives/Collectives.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
 #include "partitioner/memory/SpecializeRank.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
+#include "runtime/comm/Collectives.h"
 #include "runtime/comm/local/LocalGroup.h"
 #include "tests/unit/interpreter/Interpreter.h"
 #include <ATen/ATen.h>
@@ -21,68 +22,51 @@ using namespace mlir;
 namespace cleave {
 namespace {
 
-/// The first failure ends all waits.
-class Attempt : public runtime::CancellationToken {
-public:
-  bool isCancelled() const override { return over; }
-  std::chrono::steady_clock::time_point deadline() override { return end; }
-  void expire() override { fail("expired"); }
-  void fail(const std::string &message) {
-    std::lock_guard lock(mutex);
-    if (failure.empty())
-      failure = message;
-    over = true;
-    group->wake();
-  }
-
-  runtime::LocalGroup *group = nullptr;
-  std::string failure;
-
-private:
-  std::atomic<bool> over{false};
-  std::mutex mutex;
-  const std::chrono::steady_clock::time_point end =
-      std::chrono::steady_clock::now() + std::chrono::seconds(60);
-};
-
 class SpmdProgramTest : public testing::Test {
 protected:
   void check(uint32_t seed);
-  std::vector<Found> runRanks(func::FuncOp function, unsigned ranks);
-  void compare(const Found &found, const Found &wanted, bool isExact);
+  std::vector<RunResults> runRanks(func::FuncOp function, unsigned ranks);
+  void compare(const RunResults &found, const RunResults &wanted, bool isExact);
   void compare(const at::Tensor &found, const at::Tensor &wanted, bool isExact);
   void count(ModuleOp module);
 
-  Named weights;
+  NamedTensors weights;
   Tensors inputs;
   /// How often each operator was split, or stood in a program of the ranks.
   std::map<std::string, size_t> seen;
 };
 
-std::vector<Found> SpmdProgramTest::runRanks(func::FuncOp function, unsigned ranks) {
+std::vector<RunResults> SpmdProgramTest::runRanks(func::FuncOp function, unsigned ranks) {
   std::vector<OwningOpRef<func::FuncOp>> programs;
   for (unsigned rank = 0; rank < ranks; ++rank) {
     programs.emplace_back(cast<func::FuncOp>(function->clone()));
     EXPECT_TRUE(succeeded(specializeRank(programs.back().get(), rank))) << "rank " << rank;
   }
-  Attempt attempt;
-  runtime::LocalGroup group(0, ranks, /*spins=*/false, attempt);
-  attempt.group = &group;
-  std::vector<Found> found(ranks);
+  runtime::CancellationToken cancellation({});
+  runtime::LocalGroup group(runtime::consecutiveRanks(0, ranks), /*spins=*/false, cancellation);
+  std::vector<RunResults> found(ranks);
   std::vector<std::thread> threads;
   for (unsigned rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       at::InferenceMode mode;
-      runtime::CommunicatorScope scope(&group.member(rank));
+      auto call = [&](OperatorOp op, std::vector<c10::IValue> operands) {
+        const StringRef name = op.getName();
+        if (auto collective = runtime::collectiveOf(("spmd::" + name.split('.').second).str());
+            collective && name.starts_with("spmd."))
+          runtime::callCollective(&group.member(rank), *collective, operands);
+        else
+          operands = callOperator(op, std::move(operands));
+        return operands;
+      };
       try {
-        found[rank] = Interpreter(weights, inputs, rank).run(programs[rank].get());
+        found[rank] = Interpreter(weights, inputs, rank, call).run(programs[rank].get());
       } catch (const std::exception &error) {
-        attempt.fail(error.what());
+        cancellation.cancel(error.what());
       }
     });
   for (std::thread &thread : threads)
     thread.join();
-  EXPECT_EQ(attempt.failure, "");
+  EXPECT_EQ(cancellation.message(), "");
   return found;
 }
 
@@ -95,13 +79,13 @@ void SpmdProgramTest::compare(const at::Tensor &found, const at::Tensor &wanted,
     EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-10 * (1 + wanted.abs().max().item<double>()));
 }
 
-void SpmdProgramTest::compare(const Found &found, const Found &wanted, bool isExact) {
+void SpmdProgramTest::compare(const RunResults &found, const RunResults &wanted, bool isExact) {
   ASSERT_EQ(found.results.size(), wanted.results.size());
   for (size_t i = 0; i < wanted.results.size(); ++i) {
     SCOPED_TRACE("result " + std::to_string(i));
     compare(found.results[i], wanted.results[i], isExact);
   }
-  for (auto member : {&Found::captured, &Found::states}) {
+  for (auto member : {&RunResults::captured, &RunResults::states}) {
     ASSERT_EQ((found.*member).size(), (wanted.*member).size());
     for (auto &[name, tensor] : wanted.*member) {
       SCOPED_TRACE(name);
@@ -135,25 +119,25 @@ void SpmdProgramTest::check(uint32_t seed) {
   ASSERT_TRUE(module);
   ASSERT_TRUE(succeeded(runPasses(*module, "canonicalize,cse")));
   auto function = *module->getOps<func::FuncOp>().begin();
-  addSeeds(function, dice, ranks);
+  addRandomShardingSeeds(function, dice, ranks);
   std::string text;
   llvm::raw_string_ostream(text) << *module;
   SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + text);
   std::tie(weights, inputs) = randomValues(function);
-  const Found wanted = Interpreter(weights, inputs, 0).run(function);
+  const RunResults wanted = Interpreter(weights, inputs, 0).run(function);
   ASSERT_TRUE(succeeded(runPasses(*module, "propagate-sharding,insert-reshards")));
   count(*module);
   ASSERT_TRUE(succeeded(runPasses(*module, "partition-spmd")));
   count(*module);
   ASSERT_TRUE(succeeded(runPasses(*module, "optimize-collectives,canonicalize,cse,infer-types")));
   count(*module);
-  std::vector<Found> found = runRanks(function, ranks);
+  std::vector<RunResults> found = runRanks(function, ranks);
   if (HasFailure())
     return;
   // The first rank hands out the results; of the others only types must fit.
-  for (Found &rank : llvm::drop_begin(found))
+  for (RunResults &rank : llvm::drop_begin(found))
     rank.results = found[0].results;
-  for (const Found &rank : found)
+  for (const RunResults &rank : found)
     compare(rank, wanted, isExact);
 }
 

@@ -18,7 +18,7 @@ c10::IValue makeList(ListOp list, ArrayRef<c10::IValue> items) {
   return made;
 }
 
-Found Interpreter::run(func::FuncOp function) {
+RunResults Interpreter::run(func::FuncOp function) {
   for (auto [argument, input] : llvm::zip(function.getArguments(), inputs))
     values[argument] = argument.getType().isInteger(1) ? c10::IValue(input.item<bool>()) : input;
   for (Value operand : run(function.getBody().front()))
@@ -36,7 +36,7 @@ void Interpreter::call(OperatorOp op) {
   std::vector<c10::IValue> operands;
   for (Value operand : op->getOperands())
     operands.push_back(values[operand]);
-  for (auto [result, value] : llvm::zip(op->getResults(), callOperator(op, std::move(operands))))
+  for (auto [result, value] : llvm::zip(op->getResults(), callOf(op, std::move(operands))))
     values[result] = value;
 }
 

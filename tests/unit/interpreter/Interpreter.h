@@ -5,29 +5,36 @@
 #include "ir/IValueConversion.h"
 #include "ir/OperatorDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <functional>
 #include <map>
 
 namespace cleave {
 
 using Tensors = std::vector<at::Tensor>;
-using Named = std::map<std::string, at::Tensor>;
+using NamedTensors = std::map<std::string, at::Tensor>;
 
-/// What a run of a function gives.
-struct Found {
+/// What a run of a function returns and captures.
+struct RunResults {
   Tensors results;
   /// Of boundaries by path, of states by name.
-  Named captured, states;
+  NamedTensors captured, states;
 };
+
+/// What an operator gives for these operands.
+std::vector<c10::IValue> callOperator(OperatorOp op, std::vector<c10::IValue> operands);
 
 /// Runs a function operation by operation, and keeps what each gave.
 class Interpreter {
 public:
+  using Call = std::function<std::vector<c10::IValue>(OperatorOp, std::vector<c10::IValue>)>;
   /// \param rank  whose parts of weights are taken.
-  Interpreter(const Named &weights, const Tensors &inputs, unsigned rank = 0)
-      : weights(weights), inputs(inputs), rank(rank) {}
+  /// \param callOf  calls operators.
+  Interpreter(const NamedTensors &weights, const Tensors &inputs, unsigned rank = 0,
+              Call callOf = callOperator)
+      : weights(weights), inputs(inputs), rank(rank), callOf(std::move(callOf)) {}
 
   /// Throws what an operator throws.
-  Found run(mlir::func::FuncOp function);
+  RunResults run(mlir::func::FuncOp function);
   const c10::IValue &valueOf(mlir::Value value) const { return values.find(value)->second; }
 
 private:
@@ -38,15 +45,14 @@ private:
   void call(OperatorOp op);
   c10::IValue partOf(ParamOp param) const;
 
-  const Named &weights;
+  const NamedTensors &weights;
   const Tensors &inputs;
   const unsigned rank;
+  const Call callOf;
   llvm::DenseMap<mlir::Value, c10::IValue> values;
-  Found found;
+  RunResults found;
 };
 
-/// What an operator gives for these operands.
-std::vector<c10::IValue> callOperator(OperatorOp op, std::vector<c10::IValue> operands);
 /// A list of the values, of the list's type.
 c10::IValue makeList(ListOp list, llvm::ArrayRef<c10::IValue> items);
 

@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// One call of an operator, done in parts as its rule says, and held to the whole.
+/// An operator call, computed part by part as its sharding rule says, and compared with the unsharded result.
 class RuleCheck {
 public:
   /// As OperatorCall takes them.
@@ -122,7 +122,7 @@ private:
     return value;
   }
 
-  /// Runs the positions [begin, end) of a factor; without what is added once where `addsOnce` is false.
+  /// Runs the positions [begin, end) of a factor; with zeros for the addend (a bias) unless `addsOnce`.
   std::vector<c10::IValue> runPart(unsigned factor, int64_t begin, int64_t end, bool addsOnce = true) {
     std::vector<c10::IValue> local;
     size_t flat = 0;

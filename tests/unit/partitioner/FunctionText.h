@@ -60,7 +60,7 @@ protected:
   Operand list(const std::vector<Tensor> &items);
   /// Its result is a value from then on.
   Tensor call(const std::string &op, const std::vector<Operand> &operands, const Shape &result);
-  /// A call that gives a list, which is no value.
+  /// A call that returns a list, which is not added to `values`.
   Operand callForList(const std::string &op, const std::vector<Operand> &operands,
                       const std::string &type = kTensors);
   /// The items of a list that are pieces of `shape` along `dim`; they are values from then on.

@@ -3,23 +3,13 @@
 #define CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMGRAPH_H
 
 #include "partitioner/cutting/StageCutter.h"
+#include "tests/unit/Dice.h"
 #include <algorithm>
-#include <random>
 
 namespace cleave {
 
-/// Draws that are the same with every standard library, which its distributions are not.
-class Dice {
-public:
-  explicit Dice(uint32_t seed) : engine(seed) {}
-  /// A number from 0 to `count` - 1.
-  uint32_t below(uint32_t count) { return engine() % count; }
-
-private:
-  std::mt19937 engine;
-};
-
-/// A DAG with skips, shared weights, free nodes and ties. Times are whole numbers, so that sums are exact.
+/// A DAG with skips, shared weights, nodes of time 0, and equal times. Times are whole numbers, so that sums
+/// are exact.
 inline StageGraph randomGraph(Dice &dice, uint32_t nodes) {
   StageGraph graph;
   for (uint32_t weight = 0, count = dice.below(4); weight < count; ++weight)
@@ -42,8 +32,8 @@ inline StageGraph randomGraph(Dice &dice, uint32_t nodes) {
   return graph;
 }
 
-/// Gives the graph one to three more kinds of devices: as fast as the first but for a factor, or node by node
-/// as it comes.
+/// Gives the graph one to three more kinds of devices: either all nodes scaled by one factor, or random times
+/// for each node.
 inline void addKinds(Dice &dice, StageGraph &graph) {
   for (uint32_t kind = 0, count = 1 + dice.below(3); kind < count; ++kind) {
     const bool isFactor = dice.below(2);

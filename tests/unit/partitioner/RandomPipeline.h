@@ -64,7 +64,7 @@ inline std::vector<Times> drawStages(Dice &dice, uint32_t stages) {
   return times;
 }
 
-/// Two stages of 1 and 2 seconds, 6 bytes from one to the other, which take a second and half of one.
+/// Two stages of 1 and 2 seconds, 6 bytes between them, which take 1 s plus 0.5 s of latency.
 inline PipelineCosts twoStages(bool overlaps) {
   PipelineCosts costs = costsOf({{1, 0, 0}, {2, 0, 0}});
   costs.overlapsTransfers = overlaps;

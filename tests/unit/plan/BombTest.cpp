@@ -1,6 +1,7 @@
 //===- BombTest.cpp - Plans of 1.5 MB that are meant to cost more ---------===//
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/EncodePlan.h"
+#include "codegen/plan/Groups.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"
 #include "tests/unit/plan/PlanBuilder.h"
@@ -154,7 +155,7 @@ static std::unique_ptr<Plan> withConstants(uint32_t count) {
     constant->value = std::make_unique<Constant>();
     program.constants.push_back(std::move(constant));
   }
-  plan->capture_points[0]->slot = UINT32_MAX;
+  plan->capture_points[0]->slots[0]->slot = UINT32_MAX;
   return plan;
 }
 
@@ -183,6 +184,7 @@ TEST(Bomb, NamesAsLongAsTheyMayBeInManyMessages) {
 static std::unique_ptr<Plan> withDataRanks(uint32_t data) {
   auto plan = makeTwoStagePlan();
   plan->mesh->dp = data;
+  plan->groups = groupsOf(*plan->mesh);
   plan->shard_files.clear();
   auto &ranks = plan->schedules[0]->ranks;
   auto actions = std::move(ranks);
@@ -222,7 +224,7 @@ TEST(Bomb, ManyUsesOfAWeightOnManyRanks) {
     program.weights.push_back(std::make_unique<SlotWeight>());
     program.weights.back()->slot = program.slots++;
   }
-  plan->capture_points[0]->slot = UINT32_MAX;
+  plan->capture_points[0]->slots[0]->slot = UINT32_MAX;
   expectRefused(encode(*plan), "its program or slot is not there");
 }
 
@@ -272,7 +274,7 @@ TEST(Bomb, MicrobatchesWithoutEnd) {
   auto plan = makeTwoStagePlan();
   plan->notes[0]->text = std::string(500'000, 'x');
   plan->schedules[0]->microbatches = UINT32_MAX;
-  expectRefused(encode(*plan), "there are 4294967295 micro-batches");
+  expectRefused(encode(*plan), "expected 4294967295 for 4294967295 micro-batches");
   plan->schedules[0]->slices = UINT32_MAX;
   expectRefused(encode(*plan), "micro-batches");
 }
@@ -293,7 +295,7 @@ TEST(Bomb, SumsOfManySymbols) {
     dim->terms[0]->symbols.assign(6'000, 0);
     type->dims.push_back(std::move(dim));
   }
-  plan->capture_points[0]->slot = UINT32_MAX;
+  plan->capture_points[0]->slots[0]->slot = UINT32_MAX;
   expectRefused(encode(*plan), "its program or slot is not there");
 }
 

@@ -206,7 +206,8 @@ static void addNoteAndCapturePoint(Plan &plan) {
   plan.notes.push_back(std::move(note));
   auto point = std::make_unique<CapturePoint>();
   point->path = "layer0";
-  point->slot = 4;
+  point->slots.push_back(std::make_unique<CaptureSlot>());
+  point->slots[0]->slot = 4;
   plan.capture_points.push_back(std::move(point));
 }
 
@@ -251,6 +252,87 @@ std::unique_ptr<Plan> makeTwoStagePlan() {
   return plan;
 }
 
+//===- Training -----------------------------------------------------------===//
+
+/// A program of a later phase, which takes a result of another one.
+static Program &addPhase(Plan &plan, uint32_t stage, Phase phase,
+                         std::vector<std::pair<uint32_t, Phase>> from) {
+  auto program = std::make_unique<Program>();
+  program->stage = stage;
+  program->phase = phase;
+  program->blocks.push_back(std::make_unique<Block>());
+  for (auto [source, sourcePhase] : from) {
+    addInput(*program, Source::Stage);
+    program->inputs.back()->slot = program->slots++;
+    program->inputs.back()->stage = source;
+    program->inputs.back()->phase = sourcePhase;
+  }
+  plan.programs.push_back(std::move(program));
+  return *plan.programs.back();
+}
+
+static void emit(Program &program, InstructionKind kind, uint32_t op, std::vector<uint32_t> operands,
+                 std::vector<uint32_t> results, std::vector<uint32_t> releases) {
+  program.slots += results.size();
+  program.blocks[0]->instructions.push_back(
+      makeInstruction(kind, op, std::move(operands), std::move(results), std::move(releases), 0));
+}
+
+/// All forward passes, then the backward passes.
+static void trainInSchedule(Schedule &schedule) {
+  auto &first = schedule.ranks[0]->actions, &second = schedule.ranks[1]->actions;
+  for (uint32_t microbatch : {0, 1}) {
+    second.push_back(makeAction(ActionKind::BackwardInput, 1, microbatch));
+    second.push_back(makeAction(ActionKind::SendGrad, 1, microbatch, 0));
+    first.push_back(makeAction(ActionKind::RecvGrad, 0, microbatch, 1));
+    first.push_back(makeAction(ActionKind::BackwardInput, 0, microbatch));
+    first.push_back(makeAction(ActionKind::BackwardWeight, 0, microbatch));
+  }
+  first.push_back(makeAction(ActionKind::Update, 0, 0));
+}
+
+std::unique_ptr<Plan> makeTrainingPlan() {
+  auto plan = makeTwoStagePlan();
+  auto matrix = [] {
+    auto type = std::make_unique<TensorType>(TensorType());
+    type->dtype = DType::Float;
+    type->ranked = true;
+    for (int64_t size : {16, 8})
+      type->dims.push_back(std::make_unique<DimExpr>(constantDim(size)));
+    return type;
+  };
+  auto sum = std::make_unique<State>();
+  sum->name = "grad";
+  sum->scope = StateScope::Step;
+  sum->type = matrix();
+  plan->states.push_back(std::move(sum));
+  plan->weights[0]->trainable = true;
+  Program &last = addPhase(*plan, 1, Phase::BackwardInput, {{1, Phase::Forward}});
+  emit(last, InstructionKind::Call, 1, {0}, {1}, {0});
+  last.outputs = {1};
+  Program &first = addPhase(*plan, 0, Phase::BackwardInput, {{0, Phase::Forward}, {1, Phase::BackwardInput}});
+  emit(first, InstructionKind::Call, 1, {1}, {2}, {0, 1});
+  first.outputs = {2};
+  Program &weight = addPhase(*plan, 0, Phase::BackwardWeight, {{0, Phase::BackwardInput}});
+  useWeight(weight, weight.slots++, 0);
+  emit(weight, InstructionKind::StateAccumulate, 0, {1}, {}, {0});
+  Program &update = addPhase(*plan, 0, Phase::Update, {});
+  useWeight(update, update.slots++, 0);
+  emit(update, InstructionKind::StateRead, 0, {}, {1}, {});
+  emit(update, InstructionKind::WeightWrite, 0, {1}, {}, {});
+  update.outputs = {1};
+  auto output = std::make_unique<Output>();
+  output->name = "grad";
+  output->type = matrix();
+  output->phase = Phase::Update;
+  plan->signatures[0]->outputs.push_back(std::move(output));
+  plan->signatures[0]->output_tree->children.push_back(std::make_unique<Tree>());
+  plan->signatures[0]->output_tree->children[1]->leaf = 1;
+  trainInSchedule(*plan->schedules[0]);
+  plan->required_features = {"training"};
+  return plan;
+}
+
 /// Bytes that differ from weight to weight.
 static std::vector<uint8_t> dataOf(const TensorEntry &entry) {
   int64_t count = bytesOf(entry.dtype);
@@ -262,7 +344,10 @@ static std::vector<uint8_t> dataOf(const TensorEntry &entry) {
 }
 
 std::unique_ptr<Plan> writeTwoStagePlan(llvm::StringRef folder) {
-  auto plan = makeTwoStagePlan();
+  return writePlan(folder, makeTwoStagePlan());
+}
+
+std::unique_ptr<Plan> writePlan(llvm::StringRef folder, std::unique_ptr<Plan> plan) {
   for (const auto &file : plan->shard_files) {
     std::vector<TensorEntry> entries;
     for (const auto &weight : plan->weights)

@@ -16,8 +16,14 @@ namespace cleave::plan {
 /// `writeTwoStagePlan` writes them.
 std::unique_ptr<Plan> makeTwoStagePlan();
 
+/// The two stages with the programs of a training step, which are not the derivatives of the forward ones:
+/// stage 1 sends a gradient back, stage 0 adds to the sum `grad` and changes its weight by it. The update
+/// gives the sum as a second output.
+std::unique_ptr<Plan> makeTrainingPlan();
+
 /// The plan's shards and plan.fb in an existing folder; returns the plan as it was written.
 std::unique_ptr<Plan> writeTwoStagePlan(llvm::StringRef folder);
+std::unique_ptr<Plan> writePlan(llvm::StringRef folder, std::unique_ptr<Plan> plan);
 
 std::unique_ptr<Action> makeAction(ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t peer = 0);
 

@@ -3,6 +3,7 @@
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanFile.h"
 #include "tests/unit/plan/PlanBuilder.h"
+#include "llvm/ADT/STLExtras.h"
 #include <gtest/gtest.h>
 
 namespace cleave::plan {
@@ -14,11 +15,15 @@ static void setActions(Plan &plan, uint32_t rank, const std::vector<std::string>
   auto &actions = plan.schedules[0]->ranks[rank]->actions;
   actions.clear();
   for (const std::string &name : names) {
-    static const std::string letters = "FBWSRA";
-    size_t dot = name.find('.'), peer = name.find_first_of("<>");
-    actions.push_back(makeAction(static_cast<Kind>(letters.find(name[0])), std::stoul(name.substr(1)),
-                                 std::stoul(name.substr(dot + 1)),
-                                 peer == std::string::npos ? 0 : std::stoul(name.substr(peer + 1))));
+    static const std::vector<std::string> kinds = {"F", "B", "W", "U", "S", "R", "SG", "RG", "A"};
+    const size_t digit = name.find_first_of("0123456789"), dot = name.find_first_of(".:"),
+                 peer = name.find_first_of("<>");
+    auto kind = llvm::find(kinds, name.substr(0, digit));
+    const uint32_t number = dot == std::string::npos ? 0 : std::stoul(name.substr(dot + 1));
+    actions.push_back(makeAction(static_cast<Kind>(kind - kinds.begin()), std::stoul(name.substr(digit)),
+                                 number, peer == std::string::npos ? 0 : std::stoul(name.substr(peer + 1))));
+    if (*kind == "A")
+      std::swap(actions.back()->microbatch, actions.back()->bucket);
     ASSERT_EQ(toString(*actions.back()), name);
   }
 }
@@ -46,11 +51,108 @@ TEST(Schedule, AcceptsForwardPipelines) {
   EXPECT_EQ(messageWith({"F0.1", "F0.0", "S0.1>1", "S0.0>1"}, {"R1.1<0", "R1.0<0", "F1.0", "F1.1"}), "");
 }
 
+static void addProgram(Plan &plan, uint32_t stage, Phase phase, std::vector<ProgramKey> sources) {
+  auto program = std::make_unique<Program>();
+  program->stage = stage;
+  program->phase = phase;
+  for (const ProgramKey &source : sources) {
+    program->inputs.push_back(std::make_unique<ProgramInput>());
+    program->inputs.back()->source = Source::Stage;
+    program->inputs.back()->stage = source.stage;
+    program->inputs.back()->phase = source.phase;
+  }
+  plan.programs.push_back(std::move(program));
+}
+
+/// The two stages train: gradients go back, stage 0 has weights to update, and bucket 0 its gradients.
+static std::unique_ptr<Plan> makeTrainedStages() {
+  auto plan = makeTwoStagePlan();
+  addProgram(*plan, 0, Phase::BackwardInput, {{0, Phase::Forward}, {1, Phase::BackwardInput}});
+  addProgram(*plan, 1, Phase::BackwardInput, {{1, Phase::Forward}});
+  addProgram(*plan, 0, Phase::BackwardWeight, {{0, Phase::BackwardInput}});
+  addProgram(*plan, 0, Phase::Update, {});
+  plan->buckets.push_back(std::make_unique<Bucket>());
+  plan->buckets[0]->axis = Axis::Data;
+  plan->buckets[0]->parts.push_back(std::make_unique<BucketPart>());
+  return plan;
+}
+
+static std::string trainingMessageWith(const std::vector<std::string> &first,
+                                       const std::vector<std::string> &second) {
+  auto plan = makeTrainedStages();
+  setActions(*plan, 0, first);
+  setActions(*plan, 1, second);
+  return scheduleMessage(*plan);
+}
+
+TEST(Schedule, TransfersOfGradientsGoBackAndStashesStay) {
+  auto plan = makeTrainedStages();
+  EXPECT_EQ(transfers(*plan, 0), (std::vector<Transfer>{{0, 1, {0}, {0}}}));
+  EXPECT_EQ(transfers(*plan, 0, Phase::BackwardInput),
+            (std::vector<Transfer>{{1, 0, {0}, {1}, Phase::BackwardInput}}));
+  const std::vector<Stash> kept = stashes(*plan, 0);
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(kept[0].stage, 0u);
+  EXPECT_EQ(kept[0].from, Phase::Forward);
+  EXPECT_EQ(kept[0].to, Phase::BackwardInput);
+  EXPECT_EQ(kept[1].to, Phase::BackwardWeight);
+  EXPECT_EQ(kept[2].stage, 1u);
+}
+
+static const std::vector<std::string> kTrainSecond = {"R1.0<0", "F1.0",    "R1.1<0", "F1.1",
+                                                      "B1.0",   "SG1.0>0", "B1.1",   "SG1.1>0"};
+
 TEST(Schedule, AcceptsTraining) {
-  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1", "B0.0", "W0.0", "R0.1<1", "B0.1",
-                         "W0.1", "A0.0"},
-                        {"R1.0<0", "F1.0", "R1.1<0", "F1.1", "B1.0", "S1.0>0", "B1.1", "S1.1>0", "A1.0"}),
+  EXPECT_EQ(trainingMessageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "RG0.0<1", "B0.0", "W0.0", "RG0.1<1",
+                                 "B0.1", "W0.1", "A0:0", "U0"},
+                                kTrainSecond),
             "");
+}
+
+TEST(Schedule, FindsWrongOrdersOfTraining) {
+  const std::vector<std::string> forward = {"F0.0", "S0.0>1", "F0.1", "S0.1>1"};
+  auto with = [&](std::vector<std::string> rest) {
+    rest.insert(rest.begin(), forward.begin(), forward.end());
+    return trainingMessageWith(rest, kTrainSecond);
+  };
+  EXPECT_EQ(with({"B0.0"}), "schedule 'gpipe': B0.0 comes before RG0.0<1");
+  EXPECT_EQ(with({"RG0.0<1", "W0.0"}), "schedule 'gpipe': W0.0 comes before B0.0");
+  EXPECT_EQ(with({"RG0.0<1", "B0.0", "W0.0", "RG0.1<1", "B0.1", "A0:0", "W0.1"}),
+            "schedule 'gpipe': A0:0 comes before every backward of its stage");
+  EXPECT_EQ(with({"RG0.0<1", "B0.0", "W0.0", "RG0.1<1", "B0.1", "W0.1", "U0"}),
+            "schedule 'gpipe': U0 comes before the reduction of bucket 0");
+  EXPECT_EQ(with({"RG0.0<1", "B0.0", "W0.0", "RG0.1<1", "B0.1", "W0.1", "A0:0"}),
+            "schedule 'gpipe': stage 0 runs 0 times its update, expected 1 for 2 micro-batches");
+  EXPECT_EQ(
+      with({"RG0.0<1", "B0.0", "RG0.1<1", "B0.1"}),
+      "schedule 'gpipe': stage 0 runs 0 times backward for its weights, expected 2 for 2 micro-batches");
+  EXPECT_EQ(trainingMessageWith({"U0"}, {}), "schedule 'gpipe': U0 comes before every backward of its stage");
+  EXPECT_EQ(trainingMessageWith({"A0:1"}, {}),
+            "schedule 'gpipe': rank 0: A0:1: the bucket does not exist or has nothing of this stage");
+  EXPECT_EQ(messageWith({"F0.0", "B0.0"}, {}),
+            "schedule 'gpipe': B0.0 comes before any program that it could run");
+}
+
+// Both ranks sum two buckets, in opposite orders.
+TEST(Schedule, FindsReductionsInDifferentOrders) {
+  auto plan = makeTwoStagePlan();
+  for (uint32_t i : {0, 1}) {
+    plan->buckets.push_back(std::make_unique<Bucket>());
+    plan->buckets[i]->axis = Axis::Tied;
+    for (uint32_t stage : {0, 1}) {
+      plan->buckets[i]->parts.push_back(std::make_unique<BucketPart>());
+      plan->buckets[i]->parts[stage]->stage = stage;
+    }
+  }
+  const std::vector<std::string> first = {"F0.0", "S0.0>1", "F0.1", "S0.1>1", "A0:0", "A0:1"};
+  std::vector<std::string> second = {"R1.0<0", "F1.0", "R1.1<0", "F1.1", "A1:0", "A1:1"};
+  setActions(*plan, 0, first);
+  setActions(*plan, 1, second);
+  EXPECT_EQ(scheduleMessage(*plan), "");
+  std::swap(second[4], second[5]);
+  setActions(*plan, 1, second);
+  EXPECT_EQ(scheduleMessage(*plan),
+            "schedule 'gpipe': it cannot finish: rank 0 at A0:0, rank 1 at A1:1 would wait for ever");
 }
 
 TEST(Schedule, FindsDeadlocksOfSendsThatWait) {
@@ -60,9 +162,10 @@ TEST(Schedule, FindsDeadlocksOfSendsThatWait) {
 
 // With buffers both sends would go through.
 TEST(Schedule, FindsSendsThatFaceEachOther) {
-  std::string message = messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1", "B0.0", "R0.1<1", "B0.1"},
-                                    {"R1.0<0", "F1.0", "B1.0", "S1.0>0", "R1.1<0", "F1.1", "B1.1", "S1.1>0"});
-  EXPECT_NE(message.find("rank 0 at S0.1>1, rank 1 at S1.0>0"), std::string::npos) << message;
+  std::string message =
+      trainingMessageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "RG0.0<1", "B0.0", "RG0.1<1", "B0.1"},
+                          {"R1.0<0", "F1.0", "B1.0", "SG1.0>0", "R1.1<0", "F1.1", "B1.1", "SG1.1>0"});
+  EXPECT_NE(message.find("rank 0 at S0.1>1, rank 1 at SG1.0>0"), std::string::npos) << message;
 }
 
 TEST(Schedule, FindsSendsAndReceivesWithoutTheOther) {
@@ -78,17 +181,12 @@ TEST(Schedule, FindsWrongOrders) {
             "schedule 'gpipe': S0.0>1 comes before F0.0");
   EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1"}, {"F1.0", "R1.0<0", "R1.1<0", "F1.1"}),
             "schedule 'gpipe': F1.0 comes before R1.0<0");
-  EXPECT_EQ(messageWith({"B0.0"}, {}), "schedule 'gpipe': B0.0 comes before F0.0");
-  EXPECT_EQ(messageWith({"A0.0"}, {}), "schedule 'gpipe': A0.0 comes before every backward of its stage");
-  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1", "B0.0", "W0.0", "R0.1<1", "B0.1",
-                         "A0.0", "W0.1"},
-                        {"R1.0<0", "F1.0", "R1.1<0", "F1.1", "B1.0", "S1.0>0", "B1.1", "S1.1>0"}),
-            "schedule 'gpipe': A0.0 comes before every backward of its stage");
+  EXPECT_EQ(trainingMessageWith({"B0.0"}, {}), "schedule 'gpipe': B0.0 comes before F0.0");
 }
 
 TEST(Schedule, FindsStagesThatRunTooSeldomOrTwice) {
   EXPECT_EQ(messageWith({"F0.0", "S0.0>1"}, {"R1.0<0", "F1.0"}),
-            "schedule 'gpipe': stage 0 runs 1 times forward, there are 2 micro-batches");
+            "schedule 'gpipe': stage 0 runs 1 times forward, expected 2 for 2 micro-batches");
   EXPECT_EQ(messageWith({"F0.0", "F0.0"}, {}), "schedule 'gpipe': F0.0 stands there twice");
 }
 

@@ -1,5 +1,6 @@
 //===- ValidateTest.cpp - What validate refuses ---------------------------===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/Groups.h"
 #include "codegen/plan/PlanFile.h"
 #include "tests/unit/plan/Mutation.h"
 #include "tests/unit/plan/PlanBuilder.h"
@@ -93,12 +94,19 @@ TEST(ValidPlans, MaySetUp) {
   EXPECT_EQ(messageOf(validate(*plan)), "");
 }
 
+static void setRanges(WeightShard &shard, uint32_t dim, std::vector<int64_t> offsets,
+                      std::vector<int64_t> sizes) {
+  shard.ranges.resize(1);
+  shard.ranges[0] = std::make_unique<DimRanges>();
+  shard.ranges[0]->dim = dim;
+  shard.ranges[0]->offsets = std::move(offsets);
+  shard.ranges[0]->sizes = std::move(sizes);
+}
+
 TEST(ValidPlans, MayHoldSegmentedShards) {
   auto plan = makeTwoStagePlan();
   plan->weights[0]->shape = {48, 8};
-  shard(*plan).segment_dim = 0;
-  shard(*plan).segment_offsets = {0, 16, 40};
-  shard(*plan).segment_sizes = {4, 4, 8};
+  setRanges(shard(*plan), 0, {0, 16, 40}, {4, 4, 8});
   EXPECT_EQ(messageOf(validate(*plan)), "");
 }
 
@@ -124,9 +132,7 @@ static void splitTensors(Plan &plan) {
   }
   for (auto [shard, begin, size] : {std::tuple(0, 0, 11), std::tuple(1, 11, 5)}) {
     WeightShard &part = *plan.weights[0]->shards[shard];
-    part.segment_dim = 0;
-    part.segment_offsets = {begin};
-    part.segment_sizes = {size};
+    setRanges(part, 0, {begin}, {size});
     part.shape = {size, 8};
   }
   for (uint32_t rank : {2, 3}) {
@@ -139,6 +145,12 @@ static void splitTensors(Plan &plan) {
   actions.push_back(copyOf(actions[2]));
   for (uint32_t rank = 0; rank < 4; ++rank)
     actions[rank]->rank = rank;
+  for (const auto &program : plan.programs)
+    if (program->stage == 0)
+      instruction(*program, 0, 1).kind = InstructionKind::Collective;
+  plan.groups = groupsOf(*plan.mesh);
+  plan.capture_points[0]->slots.push_back(copyOf(plan.capture_points[0]->slots[0]));
+  plan.capture_points[0]->slots[1]->tp_rank = 1;
 }
 
 TEST(ValidPlans, MaySplitTensors) {
@@ -168,8 +180,11 @@ static const Mutation kTables[] = {
     MUTATION("StateTwice", "states: there are two 's'", addState(plan, 0); addState(plan, 0)),
     MUTATION("StateStage", "state 's': of stage 2, which is not there", addState(plan, 2)),
     MUTATION("StateOfParts", "schedules: a request comes in parts, between which state 's' would pass",
-             addState(plan, 0)),
-    MUTATION("CaptureSlot", "capture point 'layer0': its program or slot", plan.capture_points[0]->slot = 6),
+             addState(plan, 0);
+             instruction(first(plan), 0, 1).kind = InstructionKind::StateRead;
+             instruction(first(plan), 0, 1).op = 0),
+    MUTATION("CaptureSlot", "capture point 'layer0': its program or slot",
+             plan.capture_points[0]->slots[0]->slot = 6),
     MUTATION("CaptureStage", "capture point 'layer0': its program or slot",
              plan.capture_points[0]->stage = 2),
 };
@@ -253,17 +268,20 @@ static const Mutation kWeights[] = {
              plan.weights[0]->shape = {1ll << 40, 1ll << 40}),
     MUTATION("ShardRank", "weight 'layer0.weight', rank 2: there are only 2 ranks", shard(plan).rank = 2),
     MUTATION("NullShard", "a shard is missing", plan.weights[0]->shards[0].reset()),
-    MUTATION("ShardShape", "dimension 1 is 9, the weight's is 8", shard(plan).shape = {16, 9}),
+    MUTATION("ShardShape", "dimension 1 is 9, its ranges have 8", shard(plan).shape = {16, 9}),
     MUTATION("ShardNegative", "a size is negative", shard(plan).shape = {16, -8}),
     MUTATION("ShardRankCount", "it has other dimensions than the weight", shard(plan).shape = {16, 8, 1}),
-    MUTATION("SegmentDim", "it has other dimensions than the weight", shard(plan).segment_dim = 2),
-    MUTATION("SegmentSum", "its segments add up to 4, its shape has 16", shard(plan).segment_dim = 0;
-             shard(plan).segment_offsets = {0}; shard(plan).segment_sizes = {4}),
-    MUTATION("SegmentRange", "a segment leaves the weight", shard(plan).segment_dim = 0;
-             shard(plan).segment_offsets = {1};
-             shard(plan).segment_sizes = {std::numeric_limits<int64_t>::max()}),
-    MUTATION("SegmentOverlap", "overlaps the one before", shard(plan).segment_dim = 0;
-             shard(plan).segment_offsets = {0, 4}; shard(plan).segment_sizes = {8, 8}),
+    MUTATION("RangesDim", "of a dimension that is not there", setRanges(shard(plan), 2, {}, {})),
+    MUTATION("RangesNull", "the ranges of a dimension are missing", shard(plan).ranges.resize(1)),
+    MUTATION("RangesTwice", "or no later one", setRanges(shard(plan), 0, {0}, {16});
+             shard(plan).ranges.push_back(std::make_unique<DimRanges>(*shard(plan).ranges[0]))),
+    MUTATION("RangesSum", "dimension 0 is 16, its ranges have 4", setRanges(shard(plan), 0, {0}, {4})),
+    MUTATION("RangesCount", "2 offsets of ranges and 1 sizes", setRanges(shard(plan), 0, {0, 4}, {4})),
+    MUTATION("RangesEnd", "a range leaves the tensor",
+             setRanges(shard(plan), 0, {1}, {std::numeric_limits<int64_t>::max()})),
+    MUTATION("RangesOverlap", "overlaps the one before", setRanges(shard(plan), 0, {0, 4}, {8, 8})),
+    MUTATION("TrainableBuffer", "it is trainable, but no parameter", plan.weights[0]->trainable = true;
+             plan.weights[0]->role = WeightRole::Buffer),
     MUTATION("ShardKeyTwice", "another weight has the key 'layer0.weight', too",
              plan.weights[1]->shards[0]->key = "layer0.weight"),
     MUTATION("ShardTooLarge", "the shard file is too small for it", plan.shard_files[0]->bytes = 500),
@@ -282,7 +300,7 @@ static const Mutation kWeights[] = {
 static const Mutation kPrograms[] = {
     MUTATION("ProgramMissing", "programs: there are 1 for 2 combinations", plan.programs.pop_back()),
     MUTATION("ProgramTwice", "stage 0 has two", second(plan).stage = 0),
-    MUTATION("ProgramSignature", "of a signature, stage or tp rank that is not there",
+    MUTATION("ProgramSignature", "of a signature, stage, tp rank or phase that is not there",
              first(plan).signature = 1),
     MUTATION("Slots", "7 slots, of which 6 are written", first(plan).slots = 7),
     MUTATION("HugeSlots", "4294967295 slots, of which 6 are written", first(plan).slots = 0xffffffff),
@@ -335,7 +353,8 @@ static const Mutation kPrograms[] = {
     MUTATION("StateElsewhere", "reads a state that is not there or not of its stage", addState(plan, 1);
              instruction(first(plan), 0, 0).kind = InstructionKind::StateRead;
              instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
-    MUTATION("StateWriteResult", "writes a state that is not there", addState(plan, 0);
+    MUTATION("StateWriteResult", "takes 1 values and gives 1, which is not what its state needs",
+             addState(plan, 0);
              instruction(first(plan), 0, 0).kind = InstructionKind::StateWrite;
              instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
     MUTATION("CallWithBlocks", "has blocks, but is no if or loop",
@@ -386,14 +405,14 @@ static const Mutation kPrograms[] = {
     MUTATION("Precision", "products are in the dtype 10, expected bfloat16 or none",
              plan.precision = DType::Double),
     MUTATION("ScheduleEmpty", "no micro-batches or no slices", plan.schedules[0]->microbatches = 0),
-    MUTATION("ScheduleHuge", "there are 18446744065119617025 micro-batches",
+    MUTATION("ScheduleHuge", "expected 4294967295 for 4294967295 micro-batches",
              plan.schedules[0]->microbatches = plan.schedules[0]->slices = 0xffffffff),
 };
 
 static const Mutation kTensorRanks[] = {
     MUTATION("Programs", "programs: there are 3 for 4 combinations", splitTensors(plan);
              plan.programs.pop_back()),
-    MUTATION("ProgramOfRank", "of a signature, stage or tp rank that is not there", splitTensors(plan);
+    MUTATION("ProgramOfRank", "of a signature, stage, tp rank or phase that is not there", splitTensors(plan);
              plan.programs[3]->tp_rank = 2),
     MUTATION("StageRanks", "stage 0: on 1 ranks, the mesh has 2 a stage", splitTensors(plan);
              plan.stages[0]->ranks.pop_back()),
@@ -406,26 +425,41 @@ static const Mutation kTensorRanks[] = {
              plan.programs[3]->inputs[0]->source = Source::Request),
     MUTATION("OtherOutputs", "tp rank 1 takes or gives other values than tp rank 0", splitTensors(plan);
              plan.programs[3]->outputs.push_back(3)),
-    MUTATION("OtherExchange",
-             "tp rank 1 calls other operators of 'spmd::' than tp rank 0, or in another order",
+    MUTATION("OtherExchange", "tp rank 1 calls other collectives than tp rank 0, or in another order",
              splitTensors(plan);
              instruction(*plan.programs[2], 0, 1).op = 2),
-    MUTATION("NoExchange", "tp rank 1 calls other operators of 'spmd::'", splitTensors(plan);
-             instruction(*plan.programs[2], 0, 1).op = 0),
+    MUTATION("NoExchange", "tp rank 1 calls other collectives than tp rank 0", splitTensors(plan);
+             instruction(*plan.programs[2], 0, 1).op = 0;
+             instruction(*plan.programs[2], 0, 1).kind = InstructionKind::Call),
     MUTATION("ExchangeInABranch", "exchanges values with other ranks in a nested block", splitTensors(plan);
-             instruction(second(plan), 1, 0).op = 1),
-    MUTATION("ExchangeAtSetup",
-             "exchanges values with other ranks in a nested block or before the first request", setUp(plan);
-             plan.operators[0] = "spmd::all_gather"),
-    MUTATION("Collective", "is a collective, which is no instruction but a call of an operator 'spmd::'",
+             instruction(second(plan), 1, 0).op = 1;
+             instruction(second(plan), 1, 0).kind = InstructionKind::Collective),
+    MUTATION("ExchangeAtSetup", "sets the program up, but is no call", setUp(plan);
              instruction(first(plan), 0, 0).kind = InstructionKind::Collective),
+    MUTATION("ExchangeAsCall", "calls an operator that exchanges values with other ranks", splitTensors(plan);
+             instruction(first(plan), 0, 1).kind = InstructionKind::Call),
+    MUTATION("CollectiveOfOperator", "is a collective of an operator that is not in the table",
+             instruction(first(plan), 0, 0).kind = InstructionKind::Collective),
+    MUTATION("CollectiveOfOneRank", "is a collective over an axis of one rank",
+             plan.operators[1] = "spmd::all_reduce";
+             instruction(first(plan), 0, 1).kind = InstructionKind::Collective),
+    MUTATION("CollectiveOverData", "is a collective over the axis Data, expected in an update alone",
+             splitTensors(plan);
+             instruction(first(plan), 0, 1).axis = Axis::Data),
+    MUTATION("CollectiveOverTies", "over an axis that is neither Tensor nor Data", splitTensors(plan);
+             instruction(first(plan), 0, 1).axis = Axis::Tied),
+    MUTATION("GroupsMissing", "groups: there are 1, the axes of the mesh have 2", splitTensors(plan);
+             plan.groups.pop_back()),
+    MUTATION("GroupRanks", "group 1: it is none of the axis of the mesh", splitTensors(plan);
+             plan.groups[1]->ranks = {1, 2}),
+    MUTATION("GroupTooMany", "group 2: it is of no axis, or one more", splitTensors(plan);
+             plan.groups.push_back(copyOf(plan.groups[0]))),
     MUTATION("ShardMissing", "uses weight 'layer0.bias', of which rank 1 has no shard", splitTensors(plan);
              plan.weights[1]->shards.pop_back()),
-    MUTATION("ShardSize", "its segments add up to 5, its shape has 6", splitTensors(plan);
+    MUTATION("ShardSize", "dimension 0 is 6, its ranges have 5", splitTensors(plan);
              plan.weights[0]->shards[1]->shape = {6, 8}),
-    MUTATION("ShardNotSplit", "rank 1: dimension 0 is 5, the weight's is 16 and not split",
-             splitTensors(plan);
-             plan.weights[0]->shards[1]->segment_dim = -1),
+    MUTATION("ShardNotSplit", "rank 1: dimension 0 is 5, its ranges have 16", splitTensors(plan);
+             plan.weights[0]->shards[1]->ranges.clear()),
     MUTATION("ScheduleRanks", "actions for 3 ranks, the mesh has 4", splitTensors(plan);
              plan.schedules[0]->ranks.pop_back()),
     MUTATION("ScheduleOtherActions", "rank 3 does not act as rank 2, which has the same stages",
@@ -433,6 +467,152 @@ static const Mutation kTensorRanks[] = {
              plan.schedules[0]->ranks[3]->actions.pop_back()),
 };
 
+/// Makes a training plan of the one at hand.
+static void train(Plan &plan) { plan = std::move(*makeTrainingPlan()); }
+static Program &backward(Plan &plan) { return *plan.programs[3]; }
+static Program &weightPass(Plan &plan) { return *plan.programs[4]; }
+static Program &update(Plan &plan) { return *plan.programs[5]; }
+
+TEST(ValidPlans, MayTrain) { EXPECT_EQ(messageOf(validate(*makeTrainingPlan())), ""); }
+
+/// Two data-parallel ranks, which sum their gradients.
+static void trainOverDataRanks(Plan &plan) {
+  train(plan);
+  plan.mesh->dp = 2;
+  for (auto &stage : plan.stages)
+    stage->ranks = {2 * stage->index, 2 * stage->index + 1};
+  for (auto &weight : plan.weights) {
+    weight->shards[0]->rank *= 2;
+    weight->shards.push_back(copyOf(weight->shards[0]));
+    ++weight->shards[1]->rank;
+  }
+  for (uint32_t rank : {2, 3}) {
+    plan.shard_files.push_back(copyOf(plan.shard_files[0]));
+    plan.shard_files[rank]->rank = rank;
+    plan.shard_files[rank]->name = shardFileName(rank);
+  }
+  plan.groups = groupsOf(*plan.mesh);
+  plan.buckets.push_back(std::make_unique<Bucket>());
+  plan.buckets[0]->axis = Axis::Data;
+  plan.buckets[0]->groups = {0};
+  plan.buckets[0]->parts.push_back(std::make_unique<BucketPart>());
+  plan.buckets[0]->parts[0]->states = {0};
+  auto &ranks = plan.schedules[0]->ranks;
+  ranks[0]->actions.insert(ranks[0]->actions.end() - 1, makeAction(ActionKind::Reduce, 0, 0));
+  ranks.insert(ranks.begin() + 1, copyOf(ranks[0]));
+  ranks.push_back(copyOf(ranks[2]));
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    ranks[rank]->rank = rank;
+}
+
+TEST(ValidPlans, MaySumOverDataRanks) {
+  auto plan = makeTwoStagePlan();
+  trainOverDataRanks(*plan);
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+}
+
+static const Mutation kTraining[] = {
+    MUTATION("FeatureNotListed", "the plan uses 'training' and does not list it", train(plan);
+             plan.required_features.clear()),
+    MUTATION("FeatureUnknown", "found 'async-collectives', this cleave has training and sequences",
+             train(plan);
+             plan.required_features.push_back("async-collectives")),
+    MUTATION("PhaseUnknown", "of a signature, stage, tp rank or phase that is not there", train(plan);
+             backward(plan).phase = static_cast<Phase>(9)),
+    MUTATION("PhaseTwice", "stage 0 has two for one signature, phase and tp rank", train(plan);
+             weightPass(plan).phase = Phase::BackwardInput),
+    MUTATION("WeightPassAlone", "stage 0 has BackwardWeight without BackwardInput", train(plan);
+             plan.programs.erase(plan.programs.begin() + 3)),
+    MUTATION("GradientFromEarlier", "takes a value from stage 0 in a phase whose values it cannot have",
+             train(plan);
+             plan.programs[2]->inputs[0]->stage = 0),
+    MUTATION("ForwardFromBackward", "takes a value from stage 0 in a phase whose values it cannot have",
+             train(plan);
+             second(plan).inputs[0]->phase = Phase::BackwardInput),
+    MUTATION("StashOfNothing", "takes result 3 of stage 0, which has 1", train(plan);
+             backward(plan).inputs[0]->index = 3),
+    MUTATION("UpdateTakesValues", "takes a value from stage 0 in a phase", train(plan);
+             plan.programs[5]->inputs.push_back(copyOf(weightPass(plan).inputs[0]));
+             update(plan).inputs[0]->slot = update(plan).slots++),
+    MUTATION("UpdateTakesTheBatch", "takes input 0 of the request, which micro-batches split", train(plan);
+             update(plan).inputs.push_back(std::make_unique<ProgramInput>());
+             update(plan).inputs[0]->slot = update(plan).slots++),
+    MUTATION("SumReadTooEarly", "reads a sum over a step before the update", train(plan);
+             instruction(weightPass(plan), 0, 0).kind = InstructionKind::StateRead;
+             instruction(weightPass(plan), 0, 0).operands.clear();
+             instruction(weightPass(plan), 0, 0).results = {2}; weightPass(plan).slots = 3),
+    MUTATION("SumWritten", "writes a sum over a step, or adds to a state that is none", train(plan);
+             instruction(weightPass(plan), 0, 0).kind = InstructionKind::StateWrite),
+    MUTATION("AddToSession", "or adds to a state that is none", train(plan);
+             plan.states[0]->scope = StateScope::Session),
+    MUTATION("ReadOperand", "takes 1 values and gives 1, which is not what its state needs", train(plan);
+             instruction(update(plan), 0, 0).operands = {0}),
+    MUTATION("SumType", "it is a sum over a step, but its type is not known", train(plan);
+             plan.states[0]->type->dims[0] = std::make_unique<DimExpr>(unknownDim())),
+    MUTATION("ScopeUnknown", "its scope is unknown", train(plan);
+             plan.states[0]->scope = static_cast<StateScope>(7)),
+    MUTATION("BatchDim", "its batch dimension is 2, it has 2", train(plan); plan.states[0]->batch_dim = 2),
+    MUTATION("RowsOfAStep", "a state has rows for the batch if it lasts for sequences", train(plan);
+             plan.states[0]->batch_dim = 0),
+    MUTATION("LengthDim", "it grows along a dimension", train(plan); plan.states[0]->length_dim = 0),
+    MUTATION(
+        "StateShards", "parts for 2 tp ranks of a state, expected 1", train(plan); for (uint32_t i : {0, 1}) {
+          plan.states[0]->shards.push_back(std::make_unique<StateShard>());
+          plan.states[0]->shards.back()->tp_rank = i;
+        }),
+    MUTATION("WriteOfWeight", "writes a weight, expected in an update alone", train(plan);
+             instruction(weightPass(plan), 0, 0).kind = InstructionKind::WeightWrite),
+    MUTATION("WriteOfAnother", "writes a weight that the program does not have", train(plan);
+             instruction(update(plan), 0, 1).op = 1),
+    MUTATION("WriteOfFixed", "writes weight 'layer0.weight', which is not trainable", train(plan);
+             plan.weights[0]->trainable = false),
+    MUTATION("SetupOfTrainable", "sets the program up with a weight that is trainable", setUp(plan);
+             plan.weights[0]->trainable = true),
+    MUTATION("OutputPhase", "is result 0 of stage 1, which has fewer", train(plan);
+             signature(plan).outputs[1]->stage = 1),
+    MUTATION("OutputOfUpdateWithBatch",
+             "it has a batch dimension, but is a sum over the batch, or of an update", train(plan);
+             signature(plan).outputs[0]->merge = OutputMerge::Sum),
+    MUTATION("Append", "is StateAppend, which this version does not run", train(plan);
+             instruction(update(plan), 0, 1).kind = InstructionKind::StateAppend),
+    MUTATION("ActionWithoutProgram", "B0.0 comes before any program that it could run",
+             plan.schedules[0]->ranks[0]->actions.insert(plan.schedules[0]->ranks[0]->actions.begin() + 1,
+                                                         makeAction(ActionKind::BackwardInput, 0, 0))),
+    MUTATION("NoUpdate", "stage 0 runs 0 times its update, expected 1", train(plan);
+             plan.schedules[0]->ranks[0]->actions.pop_back()),
+    MUTATION("SliceRange", "there are 1 slices", plan.schedules[0]->ranks[0]->actions[0]->slice = 1),
+    MUTATION("SymbolSource", "is no dimension of an input, which this version does not run",
+             signature(plan).symbols[0]->source = SymbolSource::StateLength),
+    MUTATION(
+        "NoReduction", "U0 comes before the reduction of bucket 0", trainOverDataRanks(plan);
+        for (uint32_t rank : {0, 1}) {
+          auto &actions = plan.schedules[0]->ranks[rank]->actions;
+          actions.erase(actions.end() - 2);
+        }),
+    MUTATION("BucketRange", "the bucket does not exist or has nothing of this stage",
+             trainOverDataRanks(plan);
+             (plan.schedules[0]->ranks[0]->actions.end() - 2)->get()->bucket = 1),
+    MUTATION("BucketGroups", "a rank of its stages is in no group", trainOverDataRanks(plan);
+             plan.buckets[0]->groups.clear()),
+    MUTATION("BucketGroupOfOthers", "rank 2 has no part, or is in two groups", trainOverDataRanks(plan);
+             plan.buckets[0]->groups = {1}),
+    MUTATION("BucketState", "state 1 is no sum over a step in stage 0", trainOverDataRanks(plan);
+             plan.buckets[0]->parts[0]->states = {1}),
+    MUTATION("BucketTwice", "state 'grad' is summed twice along one axis", trainOverDataRanks(plan);
+             plan.buckets.push_back(copyOf(plan.buckets[0]))),
+    MUTATION("BucketAxis", "of an axis that is neither Data nor Tied", trainOverDataRanks(plan);
+             plan.buckets[0]->axis = Axis::Tensor),
+    MUTATION("TieOfOneStage", "it has 1 parts, expected one along Data", trainOverDataRanks(plan);
+             plan.buckets[0]->axis = Axis::Tied),
+    MUTATION("TiedGroupPlaces", "group 2: rank 3 is no later one, or has another place",
+             trainOverDataRanks(plan);
+             plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->axis = Axis::Tied;
+             plan.groups[2]->ranks = {0, 3}),
+    MUTATION("TiedGroupSize", "group 2: it has less than two ranks", trainOverDataRanks(plan);
+             plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->axis = Axis::Tied),
+};
+
+INSTANTIATE_TEST_SUITE_P(Training, Validate, testing::ValuesIn(kTraining), nameOf);
 INSTANTIATE_TEST_SUITE_P(Tables, Validate, testing::ValuesIn(kTables), nameOf);
 INSTANTIATE_TEST_SUITE_P(Signatures, Validate, testing::ValuesIn(kSignatures), nameOf);
 INSTANTIATE_TEST_SUITE_P(Weights, Validate, testing::ValuesIn(kWeights), nameOf);

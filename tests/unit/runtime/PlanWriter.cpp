@@ -1,7 +1,10 @@
 //===- PlanWriter.cpp - Little plans by hand ------------------------------===//
 #include "tests/unit/runtime/PlanWriter.h"
 #include "codegen/plan/EncodePlan.h"
+#include "codegen/plan/Groups.h"
+#include "codegen/plan/OperatorName.h"
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "codegen/plan/files/OutputDirectory.h"
 #include "collectives/Collectives.h"
@@ -127,10 +130,11 @@ uint32_t StageWriter::shard(const std::string &name, const at::Tensor &whole, in
                             llvm::ArrayRef<int64_t> ranges) {
   plan::WeightShard &shard =
       addWeight(name, whole, cleave::shard(whole, dim, {ranges.data(), ranges.size()}));
-  shard.segment_dim = dim;
+  shard.ranges.push_back(std::make_unique<plan::DimRanges>());
+  shard.ranges[0]->dim = dim;
   for (size_t i = 0; i < ranges.size(); i += 2) {
-    shard.segment_offsets.push_back(ranges[i]);
-    shard.segment_sizes.push_back(ranges[i + 1]);
+    shard.ranges[0]->offsets.push_back(ranges[i]);
+    shard.ranges[0]->sizes.push_back(ranges[i + 1]);
   }
   return program->weights.back()->slot;
 }
@@ -152,7 +156,8 @@ uint32_t StageWriter::size(const plan::DimExpr &value) {
 }
 
 uint32_t StageWriter::call(const std::string &op, Slots operands, const std::string &path, size_t results) {
-  uint32_t slot = emit(InstructionKind::Call, std::move(operands), results)[0];
+  const auto kind = plan::isCollective(op) ? InstructionKind::Collective : InstructionKind::Call;
+  uint32_t slot = emit(kind, std::move(operands), results)[0];
   plan::Instruction &instruction = *program->blocks[currentBlock]->instructions.back();
   instruction.op = writer.operatorIndex(op);
   instruction.path = writer.pathIndex(path);
@@ -411,6 +416,8 @@ void PlanWriter::write(const std::string &directory) {
   }
   writeSchedule();
   writeShards(directory);
+  plan->groups = plan::groupsOf(*plan->mesh);
+  plan->required_features = requiredFeatures(*plan);
   std::vector<uint8_t> bytes = plan::encode(*plan);
   llvm::cantFail(plan::writeFileAtomically(directory + "/" + plan::kPlanFileName,
                                            {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));

@@ -20,7 +20,7 @@ plan::Constant real(double value);
 plan::Constant none();
 plan::Constant text(std::string value);
 plan::Constant integers(llvm::ArrayRef<int64_t> values);
-/// `dims` of each entry a size or, negative, -1 - symbol.
+/// Each entry of `dims` is a size, or -1 - i for symbol i.
 plan::TensorType tensorType(plan::DType dtype, llvm::ArrayRef<int64_t> dims);
 
 class PlanWriter;
@@ -45,7 +45,8 @@ public:
   /// Any instruction; gives its results.
   Slots emit(plan::InstructionKind kind, Slots operands, size_t results, Slots blocks = {},
              const std::string &element = "");
-  /// A nested block: `body` gets its parameters and gives its results. Gives its index.
+  /// A nested block: `body` takes the slots of the parameters and returns those of the results. Returns the
+  /// block's index.
   uint32_t block(size_t params, llvm::function_ref<Slots(Slots)> body);
   void predict(uint32_t slot, const plan::TensorType &type);
   /// Gives the index of the result.

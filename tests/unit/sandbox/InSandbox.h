@@ -11,18 +11,18 @@ namespace cleave::sandbox {
 
 /// The status, as waitpid has it, of a child that enters the sandbox and ends with what `work` returns; 99
 /// where the system has no whole one.
-inline int statusInSandbox(const Rights &rights, const std::function<int()> &work) {
+inline int statusInSandbox(const FileAccess &allowed, const std::function<int()> &work) {
   const pid_t child = fork();
   if (child == 0)
-    _exit(enter(rights).isWhole() ? work() : 99);
+    _exit(enter(allowed).isWhole() ? work() : 99);
   int status = 0;
   waitpid(child, &status, 0);
   return status;
 }
 
 /// The exit status of the same; that of a signal is negative.
-inline int inSandbox(const Rights &rights, const std::function<int()> &work) {
-  const int status = statusInSandbox(rights, work);
+inline int inSandbox(const FileAccess &allowed, const std::function<int()> &work) {
+  const int status = statusInSandbox(allowed, work);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 

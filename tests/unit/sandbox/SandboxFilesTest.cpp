@@ -25,7 +25,7 @@ protected:
       std::filesystem::create_directories(std::filesystem::path(at(file)).parent_path());
       std::ofstream(at(file)) << file;
     }
-    rights = {{at("model.pt"), at("not there")}, {}, at(".new.plan.partial-1-0")};
+    allowed = {{at("model.pt"), at("not there")}, {}, at(".new.plan.partial-1-0")};
   }
   void TearDown() override {
     // Nothing but the new plan may have changed.
@@ -42,14 +42,14 @@ protected:
   std::string partial(const std::string &name) const { return at(".new.plan.partial-1-0/" + name); }
   /// What is wrong with opening it, 0: nothing.
   int opening(const std::string &path, int flags) const {
-    return inSandbox(rights, [&] { return open(path.c_str(), flags, 0600) < 0 ? errno : 0; });
+    return inSandbox(allowed, [&] { return open(path.c_str(), flags, 0600) < 0 ? errno : 0; });
   }
   int doing(const std::function<int()> &call) const {
-    return inSandbox(rights, [&] { return call() < 0 ? errno : 0; });
+    return inSandbox(allowed, [&] { return call() < 0 ? errno : 0; });
   }
 
   std::string folder;
-  Rights rights;
+  FileAccess allowed;
 };
 } // namespace
 
@@ -65,10 +65,10 @@ TEST_F(SandboxFiles, ReadsWhatIsGiven) {
 
 TEST_F(SandboxFiles, ReadsNoFolderInPlaceOfAFile) {
   ASSERT_EQ(symlink(at("other.plan").c_str(), partial("inputs").c_str()), 0);
-  rights.files = {partial("inputs")};
+  allowed.files = {partial("inputs")};
   EXPECT_EQ(opening(at("other.plan/plan.fb"), O_RDONLY), EACCES);
   EXPECT_EQ(opening(partial("inputs"), O_RDONLY | O_DIRECTORY), EACCES);
-  rights.folders = {at("other.plan")};
+  allowed.folders = {at("other.plan")};
   EXPECT_EQ(opening(at("other.plan/plan.fb"), O_RDONLY), 0);
   EXPECT_EQ(opening(at("secret"), O_RDONLY), EACCES);
 }
@@ -119,7 +119,7 @@ TEST_F(SandboxFiles, HoldsWithoutRoot) {
   chmod(at(".new.plan.partial-1-0").c_str(), 0777);
   const pid_t child = fork();
   if (child == 0) {
-    if (setgid(65534) != 0 || setuid(65534) != 0 || !enter(rights).isWhole())
+    if (setgid(65534) != 0 || setuid(65534) != 0 || !enter(allowed).isWhole())
       _exit(1);
     const bool reads = open(at("model.pt").c_str(), O_RDONLY) >= 0;
     const bool isRefused = open(at("secret").c_str(), O_RDONLY) < 0 && errno == EACCES;

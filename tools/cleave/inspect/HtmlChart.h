@@ -1,7 +1,8 @@
 //===- HtmlChart.h - Axes and rows of charts --------------------*- C++ -*-===//
 //
 // Private to `inspect --format html`. Charts are as wide as the page: horizontal positions are percentages,
-// while text keeps its size. So labels that do not touch at the least width touch at no width.
+// while text keeps its size. So labels that do not overlap at the minimum width do not overlap at any larger
+// one.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLCHART_H

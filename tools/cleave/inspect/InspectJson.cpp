@@ -110,6 +110,7 @@ static json::Array describeWeights(const Plan &plan) {
         {"dtype", nameOf(weight->dtype)},
         {"shape", toArray(weight->shape)},
         {"style", weight->style},
+        {"trainable", weight->trainable},
         {"stage", stages.empty() ? json::Value(nullptr) : json::Value(stages.front())},
         {"stages", json::Array(stages)},
         {"devices", toArray(weight->shards, [&](const auto &shard) { return deviceOf(plan, shard->rank); })},
@@ -156,8 +157,30 @@ static json::Array describeStates(const Plan &plan) {
     const TensorType &type = *state->type;
     return json::Object{{"name", state->name},
                         {"stage", state->stage},
+                        {"scope", llvm::StringRef(wire::EnumNameStateScope(state->scope)).lower()},
                         {"dtype", type.ranked ? json::Value(nameOf(type.dtype)) : json::Value(nullptr)},
                         {"shape", shapeOf(none, type)}};
+  });
+}
+
+static std::string lowerName(Axis axis) { return llvm::StringRef(wire::EnumNameAxis(axis)).lower(); }
+
+static json::Array describeGroups(const Plan &plan) {
+  return toArray(plan.groups, [](const auto &group) {
+    return json::Object{{"axis", lowerName(group->axis)}, {"ranks", json::Array(group->ranks)}};
+  });
+}
+
+static json::Array describeBuckets(const Plan &plan) {
+  return toArray(plan.buckets, [&](const auto &bucket) {
+    return json::Object{{"axis", lowerName(bucket->axis)},
+                        {"groups", json::Array(bucket->groups)},
+                        {"parts", toArray(bucket->parts, [&](const auto &part) {
+                           return json::Object{{"stage", part->stage},
+                                               {"states", toArray(part->states, [&](uint32_t state) {
+                                                  return json::Value(plan.states[state]->name);
+                                                })}};
+                         })}};
   });
 }
 
@@ -181,7 +204,8 @@ static llvm::StringMap<int64_t> countCalls(const Plan &plan) {
   for (const auto &program : plan.programs)
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions)
-        if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call)
+        if (program->tp_rank == 0 &&
+            llvm::is_contained({InstructionKind::Call, InstructionKind::Collective}, instruction->kind))
           ++calls[plan.operators[instruction->op]];
   return calls;
 }
@@ -231,6 +255,8 @@ json::Object toJson(const LoadedPlan &loaded) {
   };
   auto capturePoint = [&](const auto &entry) {
     return json::Object{{"path", entry->path},
+                        {"index", entry->index},
+                        {"call", entry->call},
                         {"signature", plan.signatures[entry->signature]->name},
                         {"stage", entry->stage}};
   };
@@ -258,6 +284,9 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"balance", describeBalance(plan)},
       {"weights", describeWeights(plan)},
       {"states", describeStates(plan)},
+      {"required_features", json::Array(plan.required_features)},
+      {"groups", describeGroups(plan)},
+      {"buckets", describeBuckets(plan)},
       {"transfers", describeTransfers(plan)},
       {"collectives", describeCollectives(plan)},
       {"sharding_groups", describeShardingGroups(plan)},

@@ -109,13 +109,20 @@ static void printTiedWeights(llvm::raw_ostream &stream, const Plan &plan) {
   table.print(stream, "  ");
 }
 
-static void printStates(llvm::raw_ostream &stream, const Plan &plan) {
+/// The states that are sums over a step, or the others.
+static void printStates(llvm::raw_ostream &stream, const Plan &plan, bool areSums, llvm::StringRef title) {
   static const Signature none{};
   TextTable table({Align::Left, Align::Left, Align::Left});
+  bool isEmpty = true;
   for (const auto &state : plan.states)
-    table.add({state->name, state->type->ranked ? typeText(none, *state->type) : "?",
-               formatv("stage {0}", state->stage)});
-  stream << "\nkept from call to call\n";
+    if ((state->scope == StateScope::Step) == areSums) {
+      isEmpty = false;
+      table.add({state->name, state->type->ranked ? typeText(none, *state->type) : "?",
+                 formatv("stage {0}", state->stage)});
+    }
+  if (isEmpty)
+    return;
+  stream << "\n" << title << "\n";
   table.print(stream, "  ");
 }
 
@@ -138,8 +145,8 @@ void printText(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::String
     printSignature(stream, *signature);
   if (llvm::any_of(plan.weights, [](const auto &weight) { return !weight->aliases.empty(); }))
     printTiedWeights(stream, plan);
-  if (!plan.states.empty())
-    printStates(stream, plan);
+  printStates(stream, plan, /*areSums=*/false, "kept from call to call");
+  printStates(stream, plan, /*areSums=*/true, "summed over the micro-batches of a step");
   if (!plan.notes.empty())
     printNotes(stream, plan);
 }

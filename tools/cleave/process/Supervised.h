@@ -41,8 +41,8 @@ template <typename Options, typename Report> struct Reporter {
   llvm::Expected<Report> (*work)(const Options &);
   llvm::json::Object (*toJson)(const Options &, const Report &);
   void (*printText)(llvm::raw_ostream &, const Options &, const Report &);
-  /// Whether the JSON object has the key `protection`; false where a plan must give the same object as its
-  /// model.
+  /// Whether the JSON object has the key `protection`. False for `simulate`, whose object is the same for a
+  /// model and for its plan.
   bool saysWhatProtects = true;
 };
 

@@ -103,11 +103,11 @@ static void confine(pid_t parent) {
 
 /// In the child, while it has one thread: drops access that the work does not need.
 static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBroker *broker) {
-  sandbox::Rights rights{confinement.files, confinement.folders, ""};
+  sandbox::FileAccess allowed{confinement.files, confinement.folders, ""};
   if (broker) {
     broker->use();
     if (!confinement.outputs.plan.empty())
-      if (llvm::Error error = broker->makePlanFolder().moveInto(rights.writableFolder))
+      if (llvm::Error error = broker->makePlanFolder().moveInto(allowed.writableFolder))
         return error;
   }
   if (confinement.unsandboxed)
@@ -120,7 +120,7 @@ static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBrok
           return llvm::Error::success();
         }))
       return error;
-  sandbox::enter(rights);
+  sandbox::enter(allowed);
   return llvm::Error::success();
 }
 
@@ -319,7 +319,7 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
     std::quick_exit(status);
   }
   if (broker)
-    if (llvm::Error error = broker->serve()) {
+    if (llvm::Error error = broker->startProcess()) {
       kill(child, SIGKILL);
       waitpid(child, nullptr, 0);
       return fail(command, std::move(error));

@@ -23,16 +23,17 @@ struct ProcessLimits {
   static uint64_t defaultMemoryBytes();
 };
 
-/// Rights and side effects of work on a file.
+/// What a supervised child process may access and write, its limits, and how it shows progress.
 struct Confinement {
   std::string file;
   ProcessLimits limits;
-  /// Other readable files, as in sandbox::Rights: files named by the command line, never files named only by
-  /// the untrusted file.
+  /// Other readable files, as in sandbox::FileAccess: files named by the command line, never files named only
+  /// by the untrusted file.
   std::vector<std::string> files, folders;
   /// Libraries of operators, which are trusted and loaded before the work.
   std::vector<std::string> libraries;
-  /// Files made and put in place by a helper process: the work itself may write only an unfinished plan.
+  /// Files that a helper process (OutputBroker) creates and commits: the work itself may write only an
+  /// uncommitted plan.
   plan::OutputPaths outputs;
   /// No sandbox: the file is trusted, or the work needs what a sandbox cannot grant.
   bool unsandboxed = false;

@@ -82,11 +82,12 @@ static Expected<std::string> agreeOn(llvm::ArrayRef<std::string> descriptions) {
   return agreed;
 }
 
-static Expected<std::vector<Tensor>> readTogether(Session &session, const std::string &file) {
+static Expected<std::vector<Tensor>> readTogether(Session &session, uint32_t signature,
+                                                  const std::string &file) {
   std::vector<Tensor> inputs;
   std::string description;
-  if (session.needsInputs()) {
-    if (Error error = readFile(*session.plan().signatures[0], file).moveInto(inputs))
+  if (session.needsInputs(signature)) {
+    if (Error error = readFile(*session.plan().signatures[signature], file).moveInto(inputs))
       return prefixWithRank(session.process(), std::move(error));
     description = describe(inputs);
   }
@@ -102,9 +103,9 @@ static Expected<std::vector<Tensor>> readTogether(Session &session, const std::s
   return description.empty() ? runtime::catching([&] { return describedInputs(agreed); }) : std::move(inputs);
 }
 
-Expected<Requests> readInputs(Session &session, const std::string &file, bool isStream) {
-  const plan::Signature &signature = *session.plan().signatures[0];
-  auto inputs = session.processes() == 1 ? readFile(signature, file) : readTogether(session, file);
+Expected<Requests> readInputs(Session &session, uint32_t index, const std::string &file, bool isStream) {
+  const plan::Signature &signature = *session.plan().signatures[index];
+  auto inputs = session.processes() == 1 ? readFile(signature, file) : readTogether(session, index, file);
   if (!inputs)
     return inputs.takeError();
   if (isStream)

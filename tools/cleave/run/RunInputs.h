@@ -10,7 +10,9 @@ namespace cleave {
 
 /// Reads the requests in a file: one, or those of a stream. Of several processes, those that need the data
 /// read the file, which must be the same for all of them; the others get sizes.
-llvm::Expected<Requests> readInputs(runtime::Session &session, const std::string &file, bool isStream);
+/// \param signature  the index of the signature that they are for.
+llvm::Expected<Requests> readInputs(runtime::Session &session, uint32_t signature, const std::string &file,
+                                    bool isStream);
 
 /// Tensors without data, of the types that another process describes. May throw what libtorch throws.
 llvm::Expected<std::vector<at::Tensor>> describedInputs(llvm::StringRef words);

@@ -17,8 +17,8 @@ static constexpr uint64_t kRequestsKept = 16;
 
 /// Runs the requests `steps` times, pipelined through the stages, each time from the saved state. Returns the
 /// outputs of the last time.
-static Expected<Requests> runSteps(Session &session, const Requests &requests, uint64_t steps,
-                                   llvm::function_ref<Error()> keepTrace) {
+static Expected<Requests> runSteps(Session &session, uint32_t signature, const Requests &requests,
+                                   uint64_t steps, llvm::function_ref<Error()> keepTrace) {
   // Enough to keep every rank busy; more would only hold more outputs.
   const size_t mostUnderWay = session.plan().stages.size() + 1;
   std::deque<std::unique_ptr<Session::Pending>> underWay;
@@ -30,7 +30,7 @@ static Expected<Requests> runSteps(Session &session, const Requests &requests, u
       if (index == 0)
         if (Error error = session.resetState())
           return error;
-      auto pending = session.start(requests[index]);
+      auto pending = session.start(requests[index], signature);
       if (!pending)
         return pending.takeError();
       underWay.push_back(std::move(*pending));
@@ -60,12 +60,12 @@ static Expected<double> secondsOf(Session &session, llvm::function_ref<Error()> 
 }
 
 /// Runs the requests one by one: each starts after the previous one has ended in all processes.
-static Error runAlone(Session &session, const Requests &requests, int runs) {
+static Error runAlone(Session &session, uint32_t signature, const Requests &requests, int runs) {
   for (int run = 0; run < runs; ++run) {
     if (Error error = session.resetState())
       return error;
     for (const std::vector<at::Tensor> &inputs : requests) {
-      if (auto outputs = session.run(inputs); !outputs)
+      if (auto outputs = session.run(inputs, signature); !outputs)
         return outputs.takeError();
       if (Error error = session.barrier())
         return error;
@@ -77,10 +77,11 @@ static Error runAlone(Session &session, const Requests &requests, int runs) {
 }
 
 /// Measures a step that runs alone: mean of a few.
-static Error measureAlone(Session &session, const Requests &requests, Measurement &measurement) {
+static Error measureAlone(Session &session, uint32_t signature, const Requests &requests,
+                          Measurement &measurement) {
   constexpr int runs = 3;
   const std::vector<DeviceStatistics> before = session.statistics();
-  auto seconds = secondsOf(session, [&] { return runAlone(session, requests, runs); });
+  auto seconds = secondsOf(session, [&] { return runAlone(session, signature, requests, runs); });
   if (!seconds)
     return seconds.takeError();
   measurement.secondsAlone = *seconds / runs;
@@ -89,10 +90,10 @@ static Error measureAlone(Session &session, const Requests &requests, Measuremen
   return Error::success();
 }
 
-Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps, int warmUps,
-                              llvm::function_ref<Error()> keepTrace) {
+Expected<Measurement> measure(Session &session, uint32_t signature, const Requests &requests, uint64_t steps,
+                              int warmUps, llvm::function_ref<Error()> keepTrace) {
   for (int done = 0; done < warmUps; ++done)
-    if (auto warmUp = session.run(requests.front()); !warmUp)
+    if (auto warmUp = session.run(requests.front(), signature); !warmUp)
       return warmUp.takeError();
   Measurement measurement;
   measurement.steps = steps;
@@ -100,12 +101,13 @@ Expected<Measurement> measure(Session &session, const Requests &requests, uint64
   const bool isOneRank = session.processes() == 1 && session.statistics().size() == 1;
   if (isOneRank)
     measurement.devices.resize(1);
-  else if (Error error = measureAlone(session, requests, measurement))
+  else if (Error error = measureAlone(session, signature, requests, measurement))
     return error;
   session.takeTrace();
   const std::vector<DeviceStatistics> before = session.statistics();
-  auto seconds = secondsOf(
-      session, [&] { return runSteps(session, requests, steps, keepTrace).moveInto(measurement.outputs); });
+  auto seconds = secondsOf(session, [&] {
+    return runSteps(session, signature, requests, steps, keepTrace).moveInto(measurement.outputs);
+  });
   if (!seconds)
     return seconds.takeError();
   measurement.secondsPerStep = *seconds / double(steps);

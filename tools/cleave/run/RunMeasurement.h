@@ -28,11 +28,11 @@ struct Measurement {
   std::vector<MeasuredDevice> devices;
 };
 
-/// Runs the requests `steps` times, after `warmUps` runs of the first one. A collective call of all processes
-/// of a run.
+/// Runs the requests, of one signature, `steps` times, after `warmUps` runs of the first one. A collective
+/// call of all processes of a run.
 /// \param keepTrace  takes the recorded actions from the session; called every few requests and at the end.
-llvm::Expected<Measurement> measure(runtime::Session &session, const Requests &requests, uint64_t steps,
-                                    int warmUps, llvm::function_ref<llvm::Error()> keepTrace);
+llvm::Expected<Measurement> measure(runtime::Session &session, uint32_t signature, const Requests &requests,
+                                    uint64_t steps, int warmUps, llvm::function_ref<llvm::Error()> keepTrace);
 
 } // namespace cleave
 

@@ -37,9 +37,7 @@ struct Lane {
 };
 } // namespace
 
-static bool isTransfer(const plan::Action &action) {
-  return action.kind == plan::ActionKind::Send || action.kind == plan::ActionKind::Recv;
-}
+static bool isTransfer(const plan::Action &action) { return plan::isTransport(action.kind); }
 
 /// The row's own lane and, if transfers overlap, lanes of sends and of receives: as many as run at once.
 /// \param threads  number of threads in use.
@@ -59,7 +57,7 @@ static std::vector<Lane> lanesOf(const TraceRow &row, uint32_t &threads) {
       return one.transfers == kind && one.events.back()->end <= event->begin;
     });
     if (lane == lanes.end()) {
-      const char *what = kind == plan::ActionKind::Send ? ": sends" : ": receives";
+      const char *what = plan::isSend(kind) ? ": sends" : ": receives";
       lane = lanes.insert(lane, Lane{threads++, labelOf(row) + what, kind, {}});
     }
     lane->events.push_back(event);

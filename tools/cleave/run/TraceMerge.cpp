@@ -46,7 +46,7 @@ std::string TraceMerge::heading(llvm::ArrayRef<runtime::DeviceStatistics> device
   for (const runtime::DeviceStatistics &device : devices)
     names[std::to_string(device.rank)] = device.name;
   // A process without events has no begin.
-  const int64_t begin = std::min(spool.begin().time_since_epoch().count(), kLatest);
+  const int64_t begin = std::min(spool.firstActionBegin().time_since_epoch().count(), kLatest);
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(
       json::Object{{"bytes", int64_t(spool.bytes())}, {"begin", begin}, {"names", std::move(names)}});

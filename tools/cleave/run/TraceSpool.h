@@ -27,7 +27,7 @@ public:
   llvm::Error append(llvm::ArrayRef<runtime::TraceEvent> events);
 
   /// Begin of the first action; the clock's maximum if there is none.
-  runtime::TraceEvent::Clock::time_point begin() const { return first; }
+  runtime::TraceEvent::Clock::time_point firstActionBegin() const { return first; }
   uint64_t bytes() const { return size; }
   /// At most `kChunkBytes` of whole records, from byte `offset` on; empty at the end.
   llvm::Expected<std::string> read(uint64_t offset) const;

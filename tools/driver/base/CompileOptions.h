@@ -13,7 +13,7 @@ namespace cleave {
 
 class StopSource;
 
-/// Options of a training forecast.
+/// Options of a training forecast, as the user gives them; the search chooses those that are left open.
 struct TrainingChoice {
   /// `none`, `selective` or `full`; `auto`: the search tries each; `none` without a search.
   std::string recompute = "auto";
@@ -30,14 +30,20 @@ struct CompileOptions {
   std::string model, output;
   /// False: makes the plan for the report only; `output` and `verify` are ignored.
   bool writePlan = true;
-  /// A safetensors file with the names, dtypes and shapes of example inputs; may be empty.
-  std::string inputsFile;
-  /// Example inputs: `ids:i64[4,128]` is a tensor, `sr=16000` a scalar whose value the plan keeps.
+  /// Safetensors files with the names, dtypes and shapes of example inputs, one for each signature: `FILE`,
+  /// or `NAME=FILE`. Without a name the first is `forward`, others are called by their file
+  /// (`decode.inputs.safetensors`: `decode`). Empty: one signature, `forward`, from `inputs` alone.
+  std::vector<std::string> inputsFiles;
+  /// Example inputs: `ids:i64[4,128]` is a tensor, `sr=16000` a scalar whose value the plan keeps. This and
+  /// the following two are for one signature if its name and a slash come first: `decode/ids:i64[4,1]`; else
+  /// for all that have the input.
   std::vector<std::string> inputs;
   /// `ids=batch,seq`: names of an input's dimensions; a number or `_` leaves one static.
   std::vector<std::string> dynamic;
   /// `ids=tokens`: what an input means: tokens, attention_mask, positions or labels.
   std::vector<std::string> roles;
+  /// `decode=100`: how often a signature is requested, relative to the others (1); costs count so much.
+  std::vector<std::string> frequencies;
   /// Number of devices; 0: that of the mesh or the machine, else 1.
   uint32_t devices = 0;
   /// `pp=4`, or `dp=2,tp=2`. `auto`, or `pp=auto,tp=2`: searches for the values with the least predicted
@@ -55,12 +61,13 @@ struct CompileOptions {
   std::string shardFile;
   /// Number of micro-batches. 0: the number with the least predicted time, or 1 if the batch cannot be split.
   /// Not set: as 0 if the mesh is searched for, else 1. The batch dimension is the one named `batch`, else
-  /// the first one of the inputs.
+  /// the first dimension of the first input, and of every input whose first dimension has that size.
   std::optional<uint32_t> microbatches = std::nullopt;
   /// `gpipe`, or `interleaved`: two stages per device. Empty or `auto`: the search tries both; gpipe without
   /// a search.
   std::string schedule = "";
-  /// Globs of module paths whose outputs the plan keeps as values and lists (plan::CapturePoint).
+  /// Globs of module paths. Passes do not fuse across the results of these modules, and the plan lists them
+  /// as capture points (plan::CapturePoint).
   std::vector<std::string> capturePoints;
   /// Replace operator sequences by equivalent fused operators (pass rewrite-idioms).
   bool rewriteIdioms = true;

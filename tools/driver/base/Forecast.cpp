@@ -49,7 +49,8 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
         name + ": does not say what its micro-batches take; compile it again with this version");
   for (const auto &rank : scheduleOf(plan, 0).ranks)
     for (const auto &action : rank->actions)
-      if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
+      if (action->kind != plan::ActionKind::Forward && action->kind != plan::ActionKind::Send &&
+          action->kind != plan::ActionKind::Recv)
         return llvm::createStringError(
             name + ": has backward passes, whose times plans of this version do not predict");
   costs.ranksPerDeviceGroup = plan.mesh->dp * plan.mesh->tp;

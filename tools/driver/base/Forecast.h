@@ -1,4 +1,4 @@
-//===- Forecast.h - Predicted times and memory of a plan --------*- C++ -*-===//
+//===- Forecast.h - Simulated times and memory of a plan --------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_FORECAST_H
 #define CLEAVE_TOOLS_DRIVER_BASE_FORECAST_H
 
@@ -11,11 +11,11 @@
 
 namespace cleave {
 
-/// Predicted time and memory of a device in one step.
+/// Simulated time and memory of a device for one request that runs alone.
 struct DeviceForecast {
   std::vector<uint32_t> stages;
   double busySeconds, idleSeconds;
-  /// Share of the step in which it is idle.
+  /// Share of the request's time in which it is idle.
   double bubble() const {
     return idleSeconds + busySeconds > 0 ? idleSeconds / (idleSeconds + busySeconds) : 0;
   }
@@ -31,7 +31,7 @@ DeviceForecast sumOf(llvm::ArrayRef<DeviceForecast> devices);
 
 /// Forecast of one request that runs alone.
 struct PlanForecast {
-  /// The plan's schedule, with as many micro-batches as there are samples.
+  /// The plan's schedule, without micro-batches that get no sample of the example batch.
   plan::Schedule schedule;
   PipelineCosts costs;
   SimulationResult simulation;
@@ -39,8 +39,8 @@ struct PlanForecast {
   std::vector<DeviceForecast> devices;
 };
 
-/// Fails if `seconds` exceeds any plausible step and the range of trace times: plans and machine files are
-/// untrusted. `name` is that of the plan or model.
+/// Fails if `seconds` is above 1e9, which no request takes and trace times cannot represent: plans and
+/// machine files are untrusted. `name` is that of the plan or model.
 llvm::Error checkSeconds(double seconds, llvm::StringRef name, llvm::StringRef remedy);
 
 /// Forecast from the plan's predictions. Fails if there are none, or impossible ones: plans are untrusted.

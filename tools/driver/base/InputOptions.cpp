@@ -7,6 +7,7 @@
 #include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/Path.h"
 
 namespace cleave {
 
@@ -122,35 +123,161 @@ static llvm::Error applyRole(StringRef text, ModelInputs &inputs) {
   return llvm::Error::success();
 }
 
-llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options) {
-  ModelInputs inputs;
-  if (!options.inputsFile.empty())
-    if (auto error = readFile(options.inputsFile, inputs))
-      return error;
-  for (StringRef text : options.inputs) {
-    StringRef name = text.take_until([](char c) { return c == ':' || c == '='; });
-    if (isGiven(inputs, name))
-      return wrongUsage("--input " + text + ": input " + name + " is given twice");
-    // A tensor's colon comes before any equals sign.
-    if (text.find('=') < text.find(':')) {
-      inputs.scalars.push_back({name.str(), text.drop_front(name.size() + 1).str()});
-      continue;
-    }
-    auto tensor = parseTensor(text);
-    if (!tensor)
-      return tensor.takeError();
-    inputs.tensors.push_back(std::move(*tensor));
-  }
-  for (StringRef text : options.dynamic)
-    if (auto error = applyDynamic(text, inputs))
-      return error;
-  for (StringRef text : options.roles)
-    if (auto error = applyRole(text, inputs))
-      return error;
-  return inputs;
+//===- Signatures ---------------------------------------------------------===//
+
+/// A letter or `_`, then letters, digits, `_`, `.` and `-`.
+static bool isSignatureName(StringRef name) {
+  return !name.empty() && (llvm::isAlpha(name[0]) || name[0] == '_') &&
+         llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '-'; });
 }
 
-std::string nameBatch(ModelInputs &inputs) {
+/// `folder/decode.inputs.safetensors`: `decode`.
+static StringRef signatureOfFile(StringRef path) {
+  StringRef name = llvm::sys::path::filename(path);
+  name.consume_back(".safetensors");
+  name.consume_back(".inputs");
+  return name;
+}
+
+llvm::Expected<std::vector<SignatureFile>> readSignatureFiles(llvm::ArrayRef<std::string> texts) {
+  std::vector<SignatureFile> files;
+  for (StringRef text : texts) {
+    auto [name, path] = text.split('=');
+    if (path.empty() || !isSignatureName(name)) {
+      name = files.empty() ? "forward" : signatureOfFile(text);
+      path = text;
+    }
+    if (!isSignatureName(name))
+      return wrongUsage("--inputs " + text + ": found signature name \"" + name +
+                        "\", expected letters, digits, _, . and -; give NAME=FILE");
+    if (llvm::any_of(files, [&, name = name](auto &file) { return file.signature == name; }))
+      return wrongUsage("--inputs " + text + ": a signature " + name +
+                        " is given twice; give another name, NAME=FILE");
+    files.push_back({name.str(), path.str()});
+  }
+  return files;
+}
+
+/// `decode/ids=batch,seq`: the signature, empty for all of them, and the rest.
+static std::pair<StringRef, StringRef> splitSignature(StringRef text) {
+  const size_t slash = text.find('/');
+  return slash < text.find_first_of(":=") ? text.split('/') : std::pair(StringRef(), text);
+}
+
+/// The signatures without inputs, in the order in which options name them.
+static llvm::Expected<std::vector<ModelInputs>> readSignatures(const CompileOptions &options) {
+  auto files = readSignatureFiles(options.inputsFiles);
+  if (!files)
+    return files.takeError();
+  std::vector<ModelInputs> signatures;
+  for (const SignatureFile &file : *files) {
+    ModelInputs &inputs = signatures.emplace_back();
+    inputs.signature = file.signature;
+    if (auto error = readFile(file.path, inputs))
+      return error;
+  }
+  for (StringRef text : options.inputs) {
+    const StringRef name = splitSignature(text).first;
+    auto isIt = [&](const ModelInputs &inputs) { return inputs.signature == name; };
+    if (name.empty() || llvm::any_of(signatures, isIt))
+      continue;
+    if (!isSignatureName(name))
+      return wrongUsage("--input " + text + ": found signature name \"" + name +
+                        "\", expected letters, digits, _, . and -");
+    signatures.emplace_back().signature = name.str();
+  }
+  if (signatures.empty())
+    signatures.emplace_back();
+  return signatures;
+}
+
+/// The signature of this name.
+static llvm::Expected<ModelInputs *> signatureNamed(llvm::MutableArrayRef<ModelInputs> signatures,
+                                                    StringRef name, const llvm::Twine &option) {
+  std::vector<std::string> names;
+  for (ModelInputs &inputs : signatures) {
+    if (inputs.signature == name)
+      return &inputs;
+    names.push_back(inputs.signature);
+  }
+  return wrongUsage(option + ": there is no signature " + name +
+                    "; signatures are: " + llvm::join(names, ", ") + didYouMean(name, names));
+}
+
+static llvm::Error applyInput(StringRef option, StringRef text, ModelInputs &inputs) {
+  StringRef name = text.take_until([](char c) { return c == ':' || c == '='; });
+  if (isGiven(inputs, name))
+    return wrongUsage("--input " + option + ": input " + name + " is given twice");
+  // A tensor's colon comes before any equals sign.
+  if (text.find('=') < text.find(':')) {
+    inputs.scalars.push_back({name.str(), text.drop_front(name.size() + 1).str()});
+    return llvm::Error::success();
+  }
+  auto tensor = parseTensor(text);
+  if (!tensor)
+    return tensor.takeError();
+  inputs.tensors.push_back(std::move(*tensor));
+  return llvm::Error::success();
+}
+
+/// Applies an option to the signature that it names, or else to all that have its input.
+/// \param needsInput  the option is about an input that is there.
+static llvm::Error applyTo(llvm::MutableArrayRef<ModelInputs> signatures, StringRef option, StringRef text,
+                           bool needsInput, llvm::function_ref<llvm::Error(StringRef, ModelInputs &)> apply) {
+  auto [name, rest] = splitSignature(text);
+  if (!name.empty()) {
+    auto own = signatureNamed(signatures, name, option + " " + text);
+    return own ? apply(rest, **own) : own.takeError();
+  }
+  const StringRef input = rest.split('=').first;
+  auto takesIt = [&, input](const ModelInputs &inputs) { return !needsInput || isGiven(inputs, input); };
+  // If none has it, the first one tells.
+  if (llvm::none_of(signatures, takesIt))
+    return apply(rest, signatures.front());
+  for (ModelInputs &inputs : signatures)
+    if (takesIt(inputs))
+      if (auto error = apply(rest, inputs))
+        return error;
+  return llvm::Error::success();
+}
+
+/// `decode=100`.
+static llvm::Error applyFrequency(StringRef text, llvm::MutableArrayRef<ModelInputs> signatures) {
+  auto [name, number] = text.split('=');
+  double frequency = 0;
+  if (number.getAsDouble(frequency) || !(frequency > 0) || frequency > 1e9)
+    return wrongUsage("--frequency " + text +
+                      ": expected SIGNATURE=NUMBER, such as decode=100, with a number above 0, up to 1e9");
+  auto own = signatureNamed(signatures, name, "--frequency " + text);
+  if (!own)
+    return own.takeError();
+  (*own)->frequency = frequency;
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<ModelInputs>> readInputOptions(const CompileOptions &options) {
+  auto signatures = readSignatures(options);
+  if (!signatures)
+    return signatures;
+  for (StringRef text : options.inputs)
+    if (auto error =
+            applyTo(*signatures, "--input", text, /*needsInput=*/false,
+                    [&](StringRef own, ModelInputs &inputs) { return applyInput(text, own, inputs); }))
+      return error;
+  for (StringRef text : options.dynamic)
+    if (auto error = applyTo(*signatures, "--dynamic", text, /*needsInput=*/true, applyDynamic))
+      return error;
+  for (StringRef text : options.roles)
+    if (auto error = applyTo(*signatures, "--role", text, /*needsInput=*/true, applyRole))
+      return error;
+  for (StringRef text : options.frequencies)
+    if (auto error = applyFrequency(text, *signatures))
+      return error;
+  return signatures;
+}
+
+/// nameBatch of one signature.
+static std::string nameBatchOf(ModelInputs &inputs) {
   const std::string name = "batch";
   ModelInputs::Tensor *first = nullptr;
   for (ModelInputs::Tensor &tensor : inputs.tensors) {
@@ -171,6 +298,16 @@ std::string nameBatch(ModelInputs &inputs) {
     if (tensor.dims[0].empty())
       tensor.dims[0] = name;
   }
+  return name;
+}
+
+llvm::Expected<std::string> nameBatch(llvm::MutableArrayRef<ModelInputs> signatures) {
+  const std::string name = nameBatchOf(signatures.front());
+  for (ModelInputs &inputs : signatures.drop_front())
+    if (const std::string own = nameBatchOf(inputs); own != name)
+      return wrongUsage("--dynamic: the batch of signature " + inputs.signature + " is called " + own +
+                        ", that of signature " + signatures.front().signature + " " + name +
+                        "; give both one name");
   return name;
 }
 

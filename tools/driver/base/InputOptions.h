@@ -11,12 +11,23 @@
 
 namespace cleave {
 
-/// The inputs that the options describe. Fails on malformed text, and on names that two options give.
-llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options);
+/// A signature and its file of inputs.
+struct SignatureFile {
+  std::string signature, path;
+};
 
-/// The name of the batch dimension: `batch` if an option names one so, else the first dimension of the first
-/// tensor. If that has no name, it and every first dimension of equal size are named `batch` in `inputs`.
-std::string nameBatch(ModelInputs &inputs);
+/// The signatures that `FILE` or `NAME=FILE` texts name (CompileOptions::inputsFiles). Fails on names that
+/// are none, or given twice.
+llvm::Expected<std::vector<SignatureFile>> readSignatureFiles(llvm::ArrayRef<std::string> texts);
+
+/// The inputs of each signature that the options describe, at least one. Fails on malformed text, and on
+/// names that two options give.
+llvm::Expected<std::vector<ModelInputs>> readInputOptions(const CompileOptions &options);
+
+/// The name of the batch dimension of all signatures: `batch` if an option names one so, else the first
+/// dimension of the first tensor. If that has no name, it and every first dimension of equal size are named
+/// `batch` in `signatures`. Fails if signatures call it by different names.
+llvm::Expected<std::string> nameBatch(llvm::MutableArrayRef<ModelInputs> signatures);
 
 } // namespace cleave
 

@@ -25,7 +25,8 @@ struct MeshSearchSpace {
   std::vector<uint32_t> zeroStages = {0};
 };
 
-/// How a model is laid out over devices: mesh, sharding rules, micro-batches, memory limits.
+/// How a model is laid out over devices: mesh, sharding rules, micro-batches, memory limits; and what of it
+/// is still to be searched for.
 struct PipelineShape {
   /// Pipeline ranks, and stages: as many as ranks, or a multiple if they are interleaved.
   uint32_t pipelineParallelSize = 1, stages = 1;
@@ -39,8 +40,10 @@ struct PipelineShape {
   uint32_t microbatches = 1;
   /// Name of the batch dimension; empty if the batch is not split.
   std::string batch;
-  /// Usable devices, from the machine's first on, and devices of the machine; 0: as many as are used.
-  uint32_t devices = 1, devicesOfMachine = 0;
+  /// Number of devices that may be used: the first ones of the machine.
+  uint32_t devices = 1;
+  /// Number of devices of the machine; 0 if no machine is given.
+  uint32_t devicesOfMachine = 0;
   /// By device of the machine: bytes; nothing without a limit.
   std::vector<std::optional<int64_t>> memoryOfDevices;
   /// Bytes of each device, given by the user; replaces the values above.

@@ -39,7 +39,8 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
     return inputs.takeError();
   ModelSource source;
   if (options.microbatches != 1)
-    source.batch = nameBatch(*inputs);
+    if (auto error = nameBatch(*inputs).moveInto(source.batch))
+      return error;
   auto file = TorchScriptFile::open(
       options.model, [&](double done) { tell(options, "reading " + options.model, done); },
       options.requireListedOperators);
@@ -100,33 +101,35 @@ static bool isSplit(func::FuncOp function) {
   return walk.wasInterrupted();
 }
 
-/// The only function of a model, which must not be split yet.
-static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
+/// The functions of a model, which must not be split yet.
+static Expected<std::vector<func::FuncOp>> findFunctions(ModuleOp module, StringRef path) {
   auto refuse = [&](const Twine &found) -> Error {
     return llvm::createStringError(path + ": found " + found +
-                                   ", expected one function, as --emit-ir writes it before it is split");
+                                   ", expected a function, as --emit-ir writes it before it is split");
   };
-  auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
-  if (functions.size() != 1 || functions.front().isDeclaration())
-    return refuse(functions.size() == 1 ? "a function without a body"
-                                        : Twine(functions.size()) + " functions");
-  func::FuncOp function = functions.front();
-  if (isSplit(function))
-    return refuse("one that is split already");
-  if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
-    for (NamedAttribute symbol : symbols) {
-      auto size = dyn_cast<IntegerAttr>(symbol.getValue());
-      if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMaxExampleSize)
-        return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " +
-                                       symbol.getName().getValue() + " than expected, an i64 from 1 to " +
-                                       Twine(kMaxExampleSize));
-    }
-  return function;
+  std::vector<func::FuncOp> functions;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isDeclaration())
+      return refuse("a function without a body");
+    if (isSplit(function))
+      return refuse("one that is split already");
+    functions.push_back(function);
+    if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
+      for (NamedAttribute symbol : symbols) {
+        auto size = dyn_cast<IntegerAttr>(symbol.getValue());
+        if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMaxExampleSize)
+          return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " +
+                                         symbol.getName().getValue() + " than expected, an i64 from 1 to " +
+                                         Twine(kMaxExampleSize));
+      }
+  }
+  if (functions.empty())
+    return refuse("no function");
+  return functions;
 }
 
-/// Checks that each name stands for one weight, or for one input.
-static LogicalResult checkNames(func::FuncOp function) {
-  llvm::StringMap<ParamOp> weights;
+/// Checks that each name stands for one weight, or for one input of a function.
+static LogicalResult checkNames(func::FuncOp function, llvm::StringMap<ParamOp> &weights) {
   WalkResult walk = function.walk([&](ParamOp param) {
     auto [first, isNew] = weights.try_emplace(param.getName(), param);
     if (isNew || first->second.getType() == param.getType())
@@ -158,10 +161,11 @@ static void checkText(StringRef text, const CompileOptions &options, MLIRContext
 }
 
 static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &context) {
-  for (auto [name, isGiven] : {std::pair("--inputs", !options.inputsFile.empty()),
+  for (auto [name, isGiven] : {std::pair("--inputs", !options.inputsFiles.empty()),
                                {"--input", !options.inputs.empty()},
                                {"--dynamic", !options.dynamic.empty()},
                                {"--role", !options.roles.empty()},
+                               {"--frequency", !options.frequencies.empty()},
                                {"--verify", options.verify}})
     if (isGiven)
       return wrongUsage(name + Twine(": says what a TorchScript file leaves open, and ") + options.model +
@@ -186,15 +190,21 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
       parseSourceString<ModuleOp>((*text)->getBuffer(), ParserConfig(&context), options.model);
   if (!source.model.module)
     return diagnostics.takeError(options.model);
-  auto function = findFunction(*source.model.module, options.model);
-  if (!function)
-    return function.takeError();
-  completeSignature(*function);
-  if (failed(checkNames(*function)) || failed(checkTensorSizes(*function)))
-    return diagnostics.takeError(options.model);
+  auto functions = findFunctions(*source.model.module, options.model);
+  if (!functions)
+    return functions.takeError();
+  llvm::StringMap<ParamOp> weights;
+  for (func::FuncOp function : *functions) {
+    completeSignature(function);
+    if (failed(checkNames(function, weights)) || failed(checkTensorSizes(function)))
+      return diagnostics.takeError(options.model);
+  }
   source.fingerprint = plan::checksum(llvm::arrayRefFromStringRef((*text)->getBuffer()));
-  auto symbols = (*function)->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
-  if (options.microbatches != 1 && symbols && symbols.contains("batch"))
+  auto hasBatch = [](func::FuncOp function) {
+    auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
+    return symbols && symbols.contains("batch");
+  };
+  if (options.microbatches != 1 && llvm::all_of(*functions, hasBatch))
     source.batch = "batch";
   return source;
 }

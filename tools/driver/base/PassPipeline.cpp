@@ -107,52 +107,49 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
   return assign + "}," + schedule + "},split-stages";
 }
 
-static std::string wholePipeline(const Twine &passes) {
-  return ("builtin.module(func.func(" + passes + "))").str();
+/// The passes of a pipeline text, each with its options.
+static SmallVector<StringRef> passesIn(StringRef text) {
+  SmallVector<StringRef> passes;
+  size_t begin = 0, depth = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    depth += i < text.size() && text[i] == '{';
+    depth -= i < text.size() && text[i] == '}';
+    if (i == text.size() || (text[i] == ',' && depth == 0)) {
+      passes.push_back(text.slice(begin, i));
+      begin = i + 1;
+    }
+  }
+  return passes;
+}
+
+/// True for a pass that decides for all functions of a module together; the others run on each function.
+static bool isModulePass(StringRef pass) {
+  return llvm::is_contained({"annotate-sharding", "propagate-sharding", "assign-stages", "lower-precision"},
+                            pass.split('{').first);
+}
+
+static std::string wholePipeline(StringRef passes) {
+  std::string text;
+  bool isInFunction = false;
+  for (StringRef pass : passesIn(passes)) {
+    if (isInFunction && isModulePass(pass))
+      text += ")";
+    text += text.empty() ? "" : ",";
+    if (!isInFunction && !isModulePass(pass))
+      text += "func.func(";
+    isInFunction = !isModulePass(pass);
+    text += pass;
+  }
+  return "builtin.module(" + text + (isInFunction ? "))" : ")");
 }
 
 std::string passPipelineOf(const CompileOptions &options, const PipelineShape &shape) {
   return wholePipeline(llvm::join(shardingSteps(options, shape), ",") + "," + cuttingPasses(options, shape));
 }
 
-unsigned countPasses(StringRef passes) {
-  unsigned count = 1, depth = 0;
-  for (char c : passes) {
-    depth += c == '{';
-    depth -= c == '}';
-    count += c == ',' && depth == 0;
-  }
-  return count;
-}
+unsigned countPasses(StringRef passes) { return passesIn(passes).size(); }
 
 namespace {
-/// Writes the function after each pass, each file atomically, until a write fails.
-class IrWriter : public PassInstrumentation {
-public:
-  IrWriter(const IrFiles &files, std::string &failure) : files(files), count(files.done), failure(failure) {}
-
-  void runAfterPass(Pass *pass, Operation *op) override { write(pass, op); }
-  void runAfterPassFailed(Pass *pass, Operation *op) override { write(pass, op); }
-
-private:
-  void write(Pass *pass, Operation *op) {
-    if (!failure.empty() || !isa<func::FuncOp>(op) || pass->getArgument().empty())
-      return;
-    llvm::SmallString<256> path(files.folder);
-    llvm::sys::path::append(path, llvm::formatv("{0,0+2}-{1}.mlir", ++count, pass->getArgument()).str());
-    std::string text;
-    llvm::raw_string_ostream out(text);
-    op->getParentOp()->print(out,
-                             OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
-    if (auto error = plan::writeFileAtomically(path, text))
-      failure = "--emit-ir: " + toString(std::move(error));
-  }
-
-  const IrFiles &files;
-  unsigned count;
-  std::string &failure;
-};
-
 /// Reports each pass when it begins.
 class PassTeller : public PassInstrumentation {
 public:
@@ -207,13 +204,19 @@ llvm::Error checkIrFolder(StringRef folder, StringRef output) {
   return llvm::Error::success();
 }
 
-llvm::Error runPassPipeline(ModuleOp module, StringRef passes, const IrFiles &files,
-                            llvm::function_ref<void(StringRef)> begins) {
-  static bool isRegistered = [] {
-    registerPasses();
-    return true;
-  }();
-  (void)isRegistered;
+/// Writes the module after a pass, the file atomically.
+static llvm::Error writeIr(ModuleOp module, StringRef folder, unsigned number, StringRef pass) {
+  llvm::SmallString<256> path(folder);
+  llvm::sys::path::append(path, llvm::formatv("{0,0+2}-{1}.mlir", number, pass.split('{').first).str());
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module->print(out, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
+  if (auto error = plan::writeFileAtomically(path, text))
+    return llvm::createStringError("--emit-ir: " + toString(std::move(error)));
+  return llvm::Error::success();
+}
+
+static llvm::Error runPasses(ModuleOp module, StringRef passes, llvm::function_ref<void(StringRef)> begins) {
   PassManager manager(module.getContext(), ModuleOp::getOperationName(), OpPassManager::Nesting::Explicit);
   std::string text;
   llvm::raw_string_ostream errors(text);
@@ -222,16 +225,31 @@ llvm::Error runPassPipeline(ModuleOp module, StringRef passes, const IrFiles &fi
     return llvm::createStringError("pass pipeline: " + text);
   static_cast<OpPassManager &>(manager) = std::move(*parsed);
   manager.addInstrumentation(std::make_unique<PassTeller>(begins));
-  std::string failure;
-  if (!files.folder.empty()) {
-    if (llvm::Error error = plan::OutputBroker::makeIrFolder(files.folder))
-      return llvm::createStringError("--emit-ir: " + toString(std::move(error)));
-    manager.addInstrumentation(std::make_unique<IrWriter>(files, failure));
+  return succeeded(manager.run(module)) ? llvm::Error::success() : llvm::createStringError("a pass failed");
+}
+
+llvm::Error runPassPipeline(ModuleOp module, StringRef passes, const IrFiles &files,
+                            llvm::function_ref<void(StringRef)> begins) {
+  static bool isRegistered = [] {
+    registerPasses();
+    return true;
+  }();
+  (void)isRegistered;
+  if (files.folder.empty())
+    return runPasses(module, passes, begins);
+  if (llvm::Error error = plan::OutputBroker::makeIrFolder(files.folder))
+    return llvm::createStringError("--emit-ir: " + toString(std::move(error)));
+  // One pass after the other on all functions, as the files show them.
+  for (auto [index, pass] : llvm::enumerate(passesIn(passes))) {
+    llvm::Error failed = runPasses(module, pass, begins);
+    if (llvm::Error error = writeIr(module, files.folder, files.done + index + 1, pass)) {
+      consumeError(std::move(failed));
+      return error;
+    }
+    if (failed)
+      return failed;
   }
-  bool isDone = succeeded(manager.run(module));
-  if (!failure.empty())
-    return llvm::createStringError(failure);
-  return isDone ? llvm::Error::success() : llvm::createStringError("a pass failed");
+  return llvm::Error::success();
 }
 
 } // namespace cleave

@@ -12,9 +12,9 @@
 
 namespace cleave {
 
-/// Pass pipelines, as texts, that lead to the program of all tensor-parallel ranks: types and sizes; idioms
-/// and precision; then, if there is more than one rank, sharding and partitioning. PipelineShapes that differ
-/// only in later passes share the earlier ones.
+/// The pass pipelines, in order, that make the program shared by all tensor-parallel ranks: types and sizes;
+/// idioms and precision; then, if there is more than one rank, sharding and partitioning. PipelineShapes that
+/// differ only in later passes share the earlier ones.
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape);
 /// Memory of a tensor-parallel rank that sharding must respect; nothing if it ignores memory.
 std::optional<int64_t> shardingMemory(const PipelineShape &shape);
@@ -30,7 +30,7 @@ unsigned countPasses(llvm::StringRef passes);
 /// Fails if `folder` could not be made or written, or is inside the plan's folder, `output`.
 llvm::Error checkIrFolder(llvm::StringRef folder, llvm::StringRef output);
 
-/// Where to write the module after each pass (`03-fold-sizes.mlir`), with module paths.
+/// Where to write the module after each pass (`03-fold-sizes.mlir`), with its locations (module paths).
 struct IrFiles {
   /// Empty: nowhere.
   std::string folder;

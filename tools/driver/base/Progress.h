@@ -8,10 +8,10 @@
 
 namespace cleave {
 
-/// Called when a step begins, and again while it goes on. `done` is the finished share, 0 to 1, if known. The
-/// part of `step` after `: ` may change while the step goes on. Called on the thread of the long call, which
-/// waits for it; may be empty.
-using Progress = std::function<void(const std::string &step, std::optional<double> done)>;
+/// Called when a phase begins, and again while it goes on. `done` is the finished share, 0 to 1, if known.
+/// The part of `phase` after `: ` may change while the phase goes on. Called on the thread of the long call,
+/// which waits for it; may be empty.
+using Progress = std::function<void(const std::string &phase, std::optional<double> done)>;
 
 } // namespace cleave
 

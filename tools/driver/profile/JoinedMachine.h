@@ -30,10 +30,11 @@ struct MachineParts {
   CollectiveCosts collectives;
 };
 
-/// Joins all devices, in the order of blocks. Blocks of equal size become nodes; blocks of one device each
-/// become one node. Devices whose GEMMs and other operators take the same time as those of an earlier block,
-/// within a quarter on average, get its figures, so that they become one kind. The median link becomes the
-/// link of all pairs; links that differ from it become overrides.
+/// Joins all devices, in the order of blocks. If all blocks have the same number of devices, and more than
+/// one, and there are several blocks, each becomes a node; else there are no nodes. Devices whose GEMMs and
+/// other operators take the same time as those of an earlier block, within a quarter on average, get its
+/// figures, so that they become one kind. The median link becomes the link of all pairs; links that differ
+/// from it become overrides.
 Machine joinMachines(const MachineParts &parts);
 
 } // namespace cleave

@@ -3,7 +3,7 @@
 #include "runtime/base/Exceptions.h"
 #include "runtime/profile/KernelTimer.h"
 #include "tools/driver/base/UsageError.h"
-#include "tools/driver/profile/Measured.h"
+#include "tools/driver/profile/MeasurementRounds.h"
 #include "tools/driver/profile/ProfiledCalls.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -64,7 +64,7 @@ private:
   llvm::Expected<CollectiveCosts::Measured> measureCollective(CollectiveKind kind, llvm::StringRef name);
   llvm::Expected<double> secondsOf(const KernelTimer::Call &timed,
                                    const KernelTimer::Call *before = nullptr) {
-    return rounds.median(timer.secondsOf(timed, before));
+    return rounds.addSample(timer.secondsOf(timed, before));
   }
 
   std::vector<double> sizes(std::vector<double> all) const {
@@ -279,10 +279,10 @@ static Error measureMessages(const ProfileOptions &options, KernelTimer &timer, 
     // Small messages say little about the rate; two at least.
     if (index > 1 && rounds.isTooLarge("transfers", bytes))
       break;
-    auto own = rounds.median(timer.secondsOfMessage(bytes, /*sends=*/false));
+    auto own = rounds.addSample(timer.secondsOfMessage(bytes, /*sends=*/false));
     if (!own)
       return own.takeError();
-    auto over = rounds.median(timer.secondsOfMessage(bytes, /*sends=*/true));
+    auto over = rounds.addSample(timer.secondsOfMessage(bytes, /*sends=*/true));
     if (!over)
       return over.takeError();
     messages.push_back({double(bytes), *over - *own});
@@ -401,12 +401,12 @@ Error checkDevicesOnce(llvm::ArrayRef<std::string> devices) {
   return Error::success();
 }
 
-double secondsPerCallOf(const ProfileOptions &options) { return options.quick ? 0.0005 : 0.015; }
+double measurementSecondsOf(const ProfileOptions &options) { return options.quick ? 0.0005 : 0.015; }
 
 llvm::Expected<Machine> profile(const ProfileOptions &options) {
   if (Error error = checkDevicesOnce(options.devices))
     return error;
-  auto timer = KernelTimer::open(options.devices, secondsPerCallOf(options));
+  auto timer = KernelTimer::open(options.devices, measurementSecondsOf(options));
   if (!timer)
     return timer.takeError();
   return profile(options, **timer);

@@ -28,8 +28,8 @@ struct ProfileOptions {
   Progress progress;
 };
 
-/// Seconds for which a call is timed on each device.
-double secondsPerCallOf(const ProfileOptions &options);
+/// How long each device measures for one call, in seconds.
+double measurementSecondsOf(const ProfileOptions &options);
 
 /// Fails if a device is given twice.
 llvm::Error checkDevicesOnce(llvm::ArrayRef<std::string> devices);

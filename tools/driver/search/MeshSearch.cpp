@@ -106,6 +106,7 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   request.training = shape.search->training;
   request.zeroStages = shape.search->zeroStages;
   request.batch = shape.batch;
+  request.signatures = maker.signaturesOf(function).vec();
   request.stageBefore = options.stageBefore;
   request.best = &best;
   request.triesAllMicrobatches = triesAllMicrobatches;
@@ -341,7 +342,8 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     result.obstacle = toString(forecast.takeError());
     return;
   }
-  const double seconds = forecast->simulation.seconds;
+  // An estimate is of all signatures, a forecast of the first alone.
+  const double seconds = made.plan->signatures.size() > 1 ? estimate.seconds : forecast->simulation.seconds;
   // A plan that was cut again, or is slower than estimated, is compared with the next estimate.
   if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
     result.seconds = seconds;

@@ -86,7 +86,7 @@ Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned 
   return Error::success();
 }
 
-/// What a pass has said of them; any where it has not.
+/// The first function, which has what passes say of all of them.
 static mlir::func::FuncOp functionOf(mlir::ModuleOp module) {
   return *module.getOps<mlir::func::FuncOp>().begin();
 }
@@ -115,16 +115,18 @@ static PipelineShape withoutLimit(PipelineShape shape) {
 /// True if both copies of a module have the same decisions, for whatever limits.
 static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
   auto attributesOf = [](mlir::ModuleOp module) {
-    mlir::func::FuncOp function = functionOf(module);
-    mlir::NamedAttrList ofFunction(function->getAttrs());
-    if (auto decision = decisionOf<ShardingDecisionAttr>(function))
-      ofFunction.set(ShardingDecisionAttr::name,
-                     ShardingDecisionAttr::get(module.getContext(), decision.getGroups(),
-                                               decision.getSeconds(),
-                                               /*memory_limits=*/nullptr));
-    std::vector<mlir::DictionaryAttr> all{ofFunction.getDictionary(module.getContext())};
-    for (ParamOp param : function.getOps<ParamOp>())
-      all.push_back(param->getAttrDictionary());
+    std::vector<mlir::DictionaryAttr> all;
+    for (auto function : module.getOps<mlir::func::FuncOp>()) {
+      mlir::NamedAttrList ofFunction(function->getAttrs());
+      if (auto decision = decisionOf<ShardingDecisionAttr>(function))
+        ofFunction.set(ShardingDecisionAttr::name,
+                       ShardingDecisionAttr::get(module.getContext(), decision.getGroups(),
+                                                 decision.getSeconds(),
+                                                 /*memory_limits=*/nullptr));
+      all.push_back(ofFunction.getDictionary(module.getContext()));
+      for (ParamOp param : function.getOps<ParamOp>())
+        all.push_back(param->getAttrDictionary());
+    }
     return all;
   };
   return attributesOf(one) == attributesOf(other);
@@ -175,7 +177,16 @@ Expected<mlir::func::FuncOp> PlanMaker::shard(const PipelineShape &shape) {
   auto module = runSharding(shape);
   if (!module)
     return module.takeError();
-  return *module->getOps<mlir::func::FuncOp>().begin();
+  auto known = joints.find(*module);
+  if (known == joints.end()) {
+    DiagnosticCollector diagnostics(context);
+    auto joint = JointFunction::of(*module);
+    if (mlir::failed(joint))
+      return diagnostics.takeError(options.model);
+    known = joints.try_emplace(*module, std::move(**joint)).first;
+    signatures[known->second.get()] = known->second.getFunctions();
+  }
+  return known->second.get();
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &shape) {
@@ -185,7 +196,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   auto plan = cutAndEmit(*module, shape);
   if (!plan)
     return plan;
-  hasMade = true;
+  isAccepted = true;
   // The plan names the machine file it was made for, without its path.
   CompileOptions named = options;
   named.machine = llvm::sys::path::filename(options.machine).str();
@@ -227,7 +238,7 @@ Expected<Machine> PlanMaker::machineOf(uint32_t devices) const {
   return options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
 }
 
-Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t microbatches) {
+Expected<PlanMaker::CutProblem> PlanMaker::cutProblem(const PipelineShape &shape, uint32_t microbatches) {
   auto function = shard(shape);
   if (!function)
     return function.takeError();
@@ -241,12 +252,12 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
                                     shape.tensorParallelSize);
   PipelineCache &known = pipelineCacheOf(*function);
   auto [model, cuts] = known.graphOf(*function, groups.kinds, shape.stages);
-  Uncut result{model,
-               cuts,
-               {},
-               known.memoryOf(*function, source.batch, microbatches, *machine, shape.dataParallelSize),
-               groups.memoryOfRanks(),
-               groups.memoryOfRanks()};
+  CutProblem result{model,
+                    cuts,
+                    {},
+                    known.memoryOf(*function, source.batch, microbatches, *machine, shape.dataParallelSize),
+                    groups.memoryOfRanks(),
+                    groups.memoryOfRanks()};
   if (result.memory)
     result.upperBudgets = largestBudgets(*result.memory, *machine, shape.pipelineParallelSize,
                                          shape.tensorParallelSize, shape.dataParallelSize);
@@ -258,7 +269,7 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
 }
 
 /// True if ranks have enough memory for the cut that the shape asks for, judged by their largest devices.
-bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
+bool PlanMaker::fits(const CutProblem &program, const PipelineShape &shape) {
   CutRequest request = program.request;
   for (auto [stage, limit] : llvm::zip(request.stages, shape.weightLimits))
     stage.weightLimit = limit;
@@ -275,7 +286,7 @@ bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
 /// Cuts with room for memory besides weights: the fastest with such limits, else the one along program order.
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shape, uint32_t microbatches,
                                                        bool triesFastest) {
-  auto program = uncut(shape, microbatches);
+  auto program = cutProblem(shape, microbatches);
   if (!program)
     return program.takeError();
   if (!program->memory || !mayFit(*program->memory, program->model, program->upperBudgets))
@@ -413,9 +424,9 @@ Error PlanMaker::tooLittleMemory(const PipelineShape &shape,
 }
 
 /// With the fastest sharding, which is the same for all limits.
-Expected<PlanMaker::Uncut> PlanMaker::smallest(PipelineShape shape) {
+Expected<PlanMaker::CutProblem> PlanMaker::smallest(PipelineShape shape) {
   shape.mayReplicateWeights = false;
-  auto program = uncut(shape, shape.microbatches ? shape.microbatches : microbatchesMade);
+  auto program = cutProblem(shape, shape.microbatches ? shape.microbatches : microbatchesMade);
   if (program && !program->memory)
     return llvm::createStringError("what its cuts hold is not known");
   return program;
@@ -427,7 +438,7 @@ std::optional<MemoryConstrainedCutter::MinBudget> PlanMaker::leastCut(const Pipe
     consumeError(std::move(error));
     return std::nullopt;
   }
-  hasMade = true;
+  isAccepted = true;
   return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory,
                                  program->cuts)
       .minBudget();

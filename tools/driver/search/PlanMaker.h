@@ -8,6 +8,7 @@
 
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "partitioner/graph/JointFunction.h"
 #include "partitioner/graph/LimitRange.h"
 #include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/base/Mesh.h"
@@ -43,31 +44,39 @@ public:
   /// tolerance (MemoryConstrainedCutter::minBudget), and the memory that the device has. Nothing if that
   /// cannot be computed.
   std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
-  /// Upper bound of the memory per device that suffices: the bytes that each device holds in the plan found
-  /// by `leastMemory`, with values that wait for other stages.
+  /// An amount of memory per device that suffices: the largest peak of the plan found by `leastMemory`,
+  /// including values that wait for other stages.
   int64_t sufficientMemory(const PipelineShape &shape);
   /// Bytes per device below which no plan exists, as far as that can be told without a cut.
   int64_t necessaryMemory(const PipelineShape &shape);
 
-  /// The program of all tensor-parallel ranks, before it is cut into stages. Lives as long as the PlanMaker.
+  /// The program of all tensor-parallel ranks, before it is cut into stages: all signatures as one function
+  /// (JointFunction). Lives as long as the PlanMaker.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
+  /// The functions of the signatures that such a program joins.
+  llvm::ArrayRef<mlir::func::FuncOp> signaturesOf(mlir::func::FuncOp function) {
+    return signatures[function];
+  }
 
   /// Cached search results for such a program.
   PipelineCache &pipelineCacheOf(mlir::func::FuncOp function) { return pipelines[function]; }
 
-  /// True if the passes accepted the model at least once since the last call; then later failures are not
-  /// caused by its sharding.
-  bool takeHasMade() { return std::exchange(hasMade, false); }
+  /// True if the passes accepted the model since the last call; then later failures are not caused by its
+  /// sharding.
+  bool takeAccepted() { return std::exchange(isAccepted, false); }
 
 private:
-  /// A program as the cutting pass sees it.
-  struct Uncut {
+  /// What the cutting pass solves for a program.
+  struct CutProblem {
     const ModelGraph &model;
     CutCache &cuts;
     CutRequest request;
     const CutMemory *memory = nullptr;
-    /// By pipeline rank: memory of its smallest device; upper bound by largestBudgets.
-    MemoryBudgets budgets, upperBudgets;
+    /// By pipeline rank: memory of its smallest device.
+    MemoryBudgets budgets;
+    /// By pipeline rank: upper bound of the memory that may be used (largestBudgets in
+    /// partitioner/memory/CutMemory.h); a cut that exceeds it fits nowhere.
+    MemoryBudgets upperBudgets;
   };
   /// Result of the passes before the cut, with or without a memory limit, and the range of limits for which
   /// it holds.
@@ -79,9 +88,9 @@ private:
     LimitRange limits;
   };
   llvm::Expected<Machine> machineOf(uint32_t devices) const;
-  llvm::Expected<Uncut> uncut(const PipelineShape &shape, uint32_t microbatches);
-  llvm::Expected<Uncut> smallest(PipelineShape shape);
-  static bool fits(const Uncut &program, const PipelineShape &shape);
+  llvm::Expected<CutProblem> cutProblem(const PipelineShape &shape, uint32_t microbatches);
+  llvm::Expected<CutProblem> smallest(PipelineShape shape);
+  static bool fits(const CutProblem &program, const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> makeSmallest(PipelineShape shape,
                                                            const MemoryConstrainedCutter::MinBudget &least);
@@ -100,7 +109,7 @@ private:
   const CompileOptions &options;
   const ModelSource &source;
   mlir::MLIRContext &context;
-  bool hasMade = false, isRecut = false;
+  bool isAccepted = false, isRecut = false;
   /// Micro-batches of the last plan whose fastest cut lacked memory.
   uint32_t microbatchesMade = 1;
   /// By input module and passes, without their limits.
@@ -111,6 +120,10 @@ private:
   };
   /// By program and cutting passes, without their limits.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
+  /// By sharded module.
+  std::map<mlir::Operation *, JointFunction> joints;
+  /// By joint function.
+  std::map<mlir::Operation *, llvm::ArrayRef<mlir::func::FuncOp>> signatures;
   std::map<mlir::Operation *, PipelineCache> pipelines;
 };
 

@@ -42,6 +42,9 @@ llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
   read->options.progress = nullptr;
   if (auto error = readModel(read->options, read->context).moveInto(read->source))
     return error;
+  if (!llvm::hasSingleElement(read->source.model.module->getOps<mlir::func::FuncOp>()))
+    return llvm::createStringError(options.model + ": found several signatures, expected one; a training "
+                                                   "step is that of one");
   for (auto function : read->source.model.module->getOps<mlir::func::FuncOp>())
     function->setAttr(kTrainingAttr, mlir::UnitAttr::get(&read->context));
   read->maker.emplace(read->options, read->source, read->context);

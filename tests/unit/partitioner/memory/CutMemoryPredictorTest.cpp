@@ -6,8 +6,8 @@
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "tests/unit/codegen/RandomProgram.h"
+#include "tests/unit/codegen/RandomSharding.h"
 #include "tests/unit/codegen/RandomValues.h"
-#include "tests/unit/codegen/TensorRanks.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -39,7 +39,7 @@ int checkProgram(uint32_t seed) {
   auto module = parseSourceString<ModuleOp>(text, &testContext());
   auto function = *module->getOps<func::FuncOp>().begin();
   EXPECT_TRUE(succeeded(runPasses(*module, "strip-boundaries,canonicalize,cse")));
-  addSeeds(function, dice, tensorParallelSize);
+  addRandomShardingSeeds(function, dice, tensorParallelSize);
   EXPECT_TRUE(
       succeeded(runPasses(*module, "propagate-sharding,insert-reshards,partition-spmd,optimize-collectives,"
                                    "canonicalize,cse,infer-types")));

@@ -49,6 +49,25 @@ static plan::Plan randomPlan(Dice &dice, uint32_t stages, uint32_t ranks) {
   });
 }
 
+/// Adds the backward programs: gradients come back along the transfers that `returns` picks.
+static void addBackward(plan::Plan &plan, llvm::function_ref<bool(const plan::Transfer &)> returns) {
+  const std::vector<plan::Transfer> forward = plan::transfers(plan, 0);
+  for (uint32_t stage = 0; stage < plan.stages.size(); ++stage)
+    for (plan::Phase phase : {plan::Phase::BackwardInput, plan::Phase::BackwardWeight}) {
+      auto program = std::make_unique<plan::Program>();
+      program->stage = stage;
+      program->phase = phase;
+      for (const plan::Transfer &transfer : forward)
+        if (phase == plan::Phase::BackwardInput && transfer.from == stage && returns(transfer)) {
+          program->inputs.push_back(std::make_unique<plan::ProgramInput>());
+          program->inputs.back()->source = plan::Source::Stage;
+          program->inputs.back()->stage = transfer.to;
+          program->inputs.back()->phase = phase;
+        }
+      plan.programs.push_back(std::move(program));
+    }
+}
+
 static plan::Plan chainPlan(uint32_t stages, uint32_t ranks) {
   return planOf(stages, ranks,
                 [](uint32_t stage) { return stage == 0 ? Results{} : Results{{stage - 1, 0}}; });
@@ -157,10 +176,10 @@ TEST(Training, GpipeGoesForwardFirst) {
   const Pipeline pipeline{.stages = 2, .pipelineRanks = 2, .microbatches = 2, .transfers = chain(2)};
   const plan::Schedule schedule = llvm::cantFail(makeTrainingSchedule(TrainingSchedule::Gpipe, pipeline));
   EXPECT_EQ(schedule.name, "gpipe");
-  EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1",
-                                                              "B0.0", "W0.0", "R0.1<1", "B0.1", "W0.1"}));
+  EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "F0.1", "S0.1>1", "RG0.0<1",
+                                                              "B0.0", "W0.0", "RG0.1<1", "B0.1", "W0.1"}));
   EXPECT_EQ(actionsOf(schedule, 1), (std::vector<std::string>{"R1.0<0", "F1.0", "R1.1<0", "F1.1", "B1.0",
-                                                              "W1.0", "S1.0>0", "B1.1", "W1.1", "S1.1>0"}));
+                                                              "W1.0", "SG1.0>0", "B1.1", "W1.1", "SG1.1>0"}));
 }
 
 TEST(Training, OneForwardOneBackwardByTurns) {
@@ -206,7 +225,8 @@ TEST(Training, RefusesSeveralStagesOfARankWhereItMustBeOne) {
 TEST(Training, NeverDeadlocks) {
   for (uint32_t ranks = 1; ranks <= 8; ++ranks)
     for (uint32_t chunks = 1; chunks <= 4; ++chunks) {
-      const plan::Plan plan = chainPlan(chunks * ranks, ranks);
+      plan::Plan plan = chainPlan(chunks * ranks, ranks);
+      addBackward(plan, [](const plan::Transfer &) { return true; });
       for (uint32_t microbatches = 1; microbatches <= 16; ++microbatches)
         for (TrainingSchedule schedule : kKinds)
           if (chunks == 1 || takesSeveralStages(schedule)) {
@@ -227,8 +247,13 @@ TEST(Training, NeverDeadlocksWhateverStagesExchange) {
     SCOPED_TRACE(nameOf(kind).str() + ", seed " + std::to_string(seed));
     const uint32_t ranks = 1 + dice.below(6), microbatches = 1 + dice.below(9);
     const uint32_t stages = takesSeveralStages(kind) ? ranks + dice.below(9) : ranks;
-    const plan::Plan plan = randomPlan(dice, stages, ranks);
-    const Pipeline pipeline{0, stages, ranks, microbatches, plan::transfers(plan, 0)};
+    plan::Plan plan = randomPlan(dice, stages, ranks);
+    // Gradients come back everywhere, or in some places.
+    const bool isPart = dice.below(2);
+    addBackward(plan, [&](const plan::Transfer &) { return !isPart || dice.below(3); });
+    Pipeline pipeline{0, stages, ranks, microbatches, plan::transfers(plan, 0)};
+    if (isPart)
+      pipeline.gradientTransfers = plan::transfers(plan, 0, plan::Phase::BackwardInput);
     EXPECT_EQ(messageOf(plan::checkSchedule(plan, llvm::cantFail(makeTrainingSchedule(kind, pipeline)))),
               "no error");
   }

@@ -23,7 +23,7 @@ using Names = std::vector<std::string>;
 /// With a process that makes these outputs.
 static std::unique_ptr<OutputBroker> startBroker(OutputPaths paths) {
   auto broker = llvm::cantFail(OutputBroker::create(std::move(paths)));
-  llvm::cantFail(broker->serve());
+  llvm::cantFail(broker->startProcess());
   broker->use();
   return broker;
 }

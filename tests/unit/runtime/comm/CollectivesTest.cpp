@@ -1,10 +1,10 @@
 //===- CollectivesTest.cpp - What ranks of a group exchange ---------------===//
 #include "collectives/Collectives.h"
+#include "runtime/comm/Collectives.h"
 #include "runtime/comm/local/LocalGroup.h"
 #include "runtime/device/DeviceCollectives.h"
 #include "tests/unit/runtime/Allocations.h"
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -17,67 +17,43 @@ using testing::AnyOf;
 using testing::HasSubstr;
 
 namespace {
-/// Cancellation of a group, as a request is: the first failure ends all waits.
-class Attempt : public CancellationToken {
-public:
-  explicit Attempt(std::chrono::milliseconds cancellation) : end(steady_clock::now() + cancellation) {}
-  bool isCancelled() const override { return over; }
-  steady_clock::time_point deadline() override { return end; }
-  void expire() override { fail("expired"); }
-  void fail(const std::string &message) {
-    std::lock_guard lock(mutex);
-    if (failure.empty())
-      failure = message;
-    over = true;
-    group->wake();
-  }
-
-  LocalGroup *group = nullptr;
-  std::string failure;
-
-private:
-  std::atomic<bool> over{false};
-  std::mutex mutex;
-  const steady_clock::time_point end;
-};
-
 using Work = std::function<Tensor(uint32_t rank)>;
 } // namespace
 
 class CollectivesTest : public testing::TestWithParam<uint32_t> {
 protected:
-  CollectivesTest() { registerCollectiveKernels(); }
-
   /// Results of `work` on each of `ranks` threads; `failure` is the first exception's message.
   std::vector<Tensor> onRanks(uint32_t ranks, const Work &work,
-                              std::chrono::milliseconds cancellation = std::chrono::seconds(30)) {
-    Attempt attempt(cancellation);
-    LocalGroup group(10, ranks, spins, attempt);
-    attempt.group = &group;
+                              std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+    CancellationToken cancellation{{.timeout = timeout}};
+    LocalGroup group(consecutiveRanks(10, ranks), spins, cancellation);
     std::vector<Tensor> results(ranks);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < ranks; ++rank)
       threads.emplace_back([&, rank] {
-        CommunicatorScope scope(&group.member(rank));
+        member = &group.member(rank);
         try {
           results[rank] = work(rank);
         } catch (const c10::Error &error) {
-          attempt.fail(error.what_without_backtrace());
+          cancellation.cancel(error.what_without_backtrace());
         }
       });
     for (std::thread &thread : threads)
       thread.join();
-    failure = attempt.failure;
+    failure = cancellation.message();
     return results;
   }
 
   static Tensor call(const char *name, std::vector<c10::IValue> operands) {
-    c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(operands);
+    callCollective(member, *collectiveOf(name), operands);
     return operands.at(0).toTensor();
   }
   static Tensor allReduce(const Tensor &x) { return call("spmd::all_reduce", {x}); }
 
   uint32_t ranks() const { return GetParam(); }
+
+  /// The rank of this thread in its group.
+  static inline thread_local Communicator *member = nullptr;
 
   bool spins = false;
   std::string failure;
@@ -268,9 +244,8 @@ TEST_P(CollectivesTest, AllReduceAllocatesItsResultOnly) {
     at::empty(x.sizes(), x.options());
     const int64_t ofResult = allocationsOfThisThread() - before;
     std::vector<c10::IValue> stack{x};
-    auto operation = c10::Dispatcher::singleton().findSchemaOrThrow("spmd::all_reduce", "");
     before = allocationsOfThisThread();
-    operation.callBoxed(stack);
+    callCollective(member, CollectiveOp::AllReduce, stack);
     return at::full({1}, allocationsOfThisThread() - before - ofResult, at::kLong);
   });
   for (const Tensor &beyond : counts)
@@ -280,10 +255,9 @@ TEST_P(CollectivesTest, AllReduceAllocatesItsResultOnly) {
 //===- Failures -----------------------------------------------------------===//
 
 TEST_F(CollectiveFailures, NeedAGroup) {
-  registerCollectiveKernels();
   EXPECT_THAT([] { allReduce(at::ones({2})); },
               testing::ThrowsMessage<c10::Error>(
-                  HasSubstr("found no tensor group, expected a plan with tp above 1")));
+                  HasSubstr("found no group of ranks, expected a plan with several ranks")));
 }
 
 TEST_F(CollectiveFailures, SayWhichRanksCallOtherThings) {
@@ -375,7 +349,7 @@ TEST_F(CollectiveFailures, EndWaitsAtTheDeadline) {
   onRanks(
       3, [&](uint32_t rank) { return rank == 1 ? Tensor() : allReduce(at::ones({8})); },
       std::chrono::milliseconds(100));
-  EXPECT_EQ(failure, "expired");
+  EXPECT_EQ(failure, "no result after 0 s; allow more time (--timeout)");
   EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(10));
 }
 

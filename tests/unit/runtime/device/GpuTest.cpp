@@ -104,7 +104,7 @@ TEST_F(DevicePluginTest, ProgramsMakeTheirTensorsWhereTheyRun) {
   std::vector<c10::IValue> outputs;
   std::atomic<bool> cancelled{false};
   // Operators refuse operands of two devices, so what comes out has been there all along.
-  executor->run({}, cancelled, outputs);
+  executor->run({{}, cancelled}, outputs);
   EXPECT_TRUE(outputs[0].toTensor().is_meta());
 }
 

@@ -18,19 +18,6 @@ using at::Tensor;
 using testing::ElementsAre;
 using testing::IsSupersetOf;
 
-namespace {
-class Minute : public CancellationToken {
-public:
-  bool isCancelled() const override { return false; }
-  std::chrono::steady_clock::time_point deadline() override { return end; }
-  void expire() override { FAIL() << "nobody came"; }
-
-private:
-  const std::chrono::steady_clock::time_point end =
-      std::chrono::steady_clock::now() + std::chrono::minutes(1);
-};
-} // namespace
-
 class StreamsTest : public testing::Test {
 protected:
   StreamsTest() { takeFakeGpuLog(); }
@@ -50,8 +37,8 @@ protected:
 };
 
 TEST_F(StreamsTest, ReceiversWaitOnTheGpuForWhatSendersMake) {
-  Minute cancellation;
-  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/1, /*microbatches=*/1, cancellation);
+  CancellationToken cancellation({});
+  LocalExchange exchange(/*ranks=*/2, {}, /*transfers=*/1, /*microbatches=*/1, cancellation);
   const c10::Stream sending = newStream(fakeGpu(0)), receiving = newStream(fakeGpu(0));
   const Tensor tensor = at::ones({2}).to(fakeGpu(0));
   std::thread sender([&] {
@@ -106,7 +93,8 @@ TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
   auto admissions = std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
   States states(0);
   auto connect = [](CancellationToken &cancellation) {
-    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, 1, 2, cancellation);
+    static const std::map<uint32_t, std::vector<uint32_t>> groups;
+    return std::make_shared<LocalExchange>(2, groups, 1, 2, cancellation);
   };
   Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, admissions, admissions->enter(), states,
                   connect, fakeGpu(0));
@@ -153,8 +141,8 @@ TEST_F(StreamsTest, CpusTakeCopies) {
 /// Runs `work` on each of two GPUs with its communicator, on stream `streams[rank]`.
 static std::vector<Tensor> onGroup(const std::vector<c10::Stream> &streams,
                                    const std::function<Tensor(Communicator &, int64_t)> &work) {
-  Minute cancellation;
-  LocalGroup group(0, 2, /*spins=*/false, cancellation);
+  CancellationToken cancellation({});
+  LocalGroup group({0, 1}, /*spins=*/false, cancellation);
   std::vector<Tensor> results(2);
   std::vector<std::thread> ranks;
   for (int64_t rank : {0, 1})

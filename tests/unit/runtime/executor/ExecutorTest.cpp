@@ -37,7 +37,7 @@ protected:
   /// The program's first result on `x`.
   c10::IValue resultOn(const at::Tensor &x) {
     executor->setInput(0, x);
-    executor->run({}, cancelled, outputs);
+    executor->run({{}, cancelled}, outputs);
     c10::IValue result = outputs.front();
     outputs.clear();
     return result;
@@ -48,7 +48,7 @@ protected:
 private:
   void run(const at::Tensor &x) {
     executor->setInput(0, x);
-    executor->run({}, cancelled, outputs);
+    executor->run({{}, cancelled}, outputs);
     outputs.clear();
   }
 

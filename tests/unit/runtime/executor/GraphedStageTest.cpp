@@ -43,7 +43,7 @@ protected:
   Tensor run(const Tensor &x) { return run(x, x.size(0)); }
   Tensor run(const Tensor &x, int64_t n) {
     std::vector<c10::IValue> inputs = {x}, outputs;
-    graph->run(inputs, {n}, never, outputs);
+    graph->run(inputs, {{n}, never}, outputs);
     EXPECT_TRUE(inputs[0].isNone() || inputs[0].isTensor());
     return outputs.at(0).toTensor();
   }

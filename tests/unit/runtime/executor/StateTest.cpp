@@ -105,6 +105,26 @@ TEST_F(StateTest, IsNotTheCallersMemory) {
   EXPECT_TRUE(at::equal(run(*session, ones()), at::full({2}, 7.f)));
 }
 
+/// The weight, the present value and the next one; no copy beside the value that is written.
+TEST_F(StateTest, TakesAValueThatNothingElseRefersTo) {
+  constexpr int64_t count = 1 << 18, bytes = 4 * count;
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {count}));
+  StageWriter &stage = writer.stage(0);
+  uint32_t next =
+      stage.call("aten::add.Tensor", {stage.readState("sum", stage.weight("sum", at::zeros({count}))),
+                                      stage.input(0), stage.constant(integer(1))});
+  stage.output(stage.call("aten::mean", {next, stage.constant(none())}));
+  stage.writeState("sum", next);
+  writer.output("y", 0, 0);
+  auto session = open(writer);
+  for (float mean : {1, 2, 3})
+    EXPECT_EQ(run(*session, at::ones({count})).item<float>(), mean);
+  const DeviceStatistics device = session->statistics().at(0);
+  EXPECT_GE(device.peakBytes, 3 * bytes);
+  EXPECT_LT(device.peakBytes, 3 * bytes + bytes / 2);
+}
+
 TEST_F(StateTest, IsWrittenInABranch) {
   PlanWriter writer({0});
   writer.input("x", tensorType(DType::Float, {1}));

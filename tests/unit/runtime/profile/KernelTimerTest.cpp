@@ -83,7 +83,7 @@ TEST_F(KernelTimerTest, TakesTheMeanOverDevices) {
 }
 
 TEST_F(KernelTimerTest, GoesByTheSystemsClockUnlessToldOtherwise) {
-  timer = llvm::cantFail(KernelTimer::open({"cpu:0"}, /*secondsPerCall=*/0));
+  timer = llvm::cantFail(KernelTimer::open({"cpu:0"}, /*measurementSeconds=*/0));
   const KernelTimer::Call call = {
       "aten::mm",
       [](uint32_t) { return std::vector<torch::jit::Stack>{{at::ones({256, 256}), at::ones({256, 256})}}; }};

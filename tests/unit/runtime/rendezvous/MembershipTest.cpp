@@ -100,8 +100,8 @@ public:
       std::this_thread::sleep_for(1ms);
     const auto [rest, runId] = llvm::StringRef(*run).rsplit(' ');
     const auto [host, port] = rest.rsplit(' ');
-    line = LivenessConnection::connect((host.rsplit(' ').second + " " + port + " " + runId).str(),
-                                       launch.rank, LivenessConnection::Clock::now() + 30s);
+    line = LivenessMonitor::connect((host.rsplit(' ').second + " " + port + " " + runId).str(), launch.rank,
+                                    LivenessMonitor::Clock::now() + 30s);
     std::unique_ptr<Store> ofRun = store->withPrefix(runId.str());
     ofRun->set("beat/1", "1 is there");
     std::optional<std::string> come;
@@ -113,7 +113,7 @@ public:
 private:
   std::unique_ptr<Store> store;
   std::optional<std::string> run;
-  std::unique_ptr<LivenessConnection> line;
+  std::unique_ptr<LivenessMonitor> line;
 };
 } // namespace
 

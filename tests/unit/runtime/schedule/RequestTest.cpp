@@ -26,8 +26,8 @@ protected:
                   admissions->enter(),
                   states,
                   [](CancellationToken &cancellation) {
-                    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1,
-                                                           cancellation);
+                    static const std::map<uint32_t, std::vector<uint32_t>> groups;
+                    return std::make_shared<LocalExchange>(2, groups, transfers, 1, cancellation);
                   }};
   Exchange &exchange = request.exchange();
   MemoryAccountRef account{new MemoryAccount("test")};
@@ -62,7 +62,7 @@ TEST_F(RequestTest, TransfersAllocateNothing) {
 
 TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
   Values given = {int64_t(1)}, taken;
-  request.fail("broken");
+  request.cancellation.cancel("broken");
   EXPECT_FALSE(exchange.send({0, 0, 1}, given));
   EXPECT_TRUE(given.empty());
   EXPECT_FALSE(exchange.receive({0, 0, 0}, *account, taken));

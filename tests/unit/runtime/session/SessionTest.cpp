@@ -422,14 +422,12 @@ TEST_F(SessionTest, RefusesOperatorsThatWriteToTensors) {
   EXPECT_THAT(openFailure(writer, options), HasSubstr("aten::relu_ writes to its operand"));
 }
 
-TEST_F(SessionTest, RefusesCollectives) {
+TEST_F(SessionTest, RefusesCollectivesOfOneRank) {
   PlanWriter writer({0});
   writer.input("x", tensorType(DType::Float, {2}));
   StageWriter &stage = writer.stage(0);
-  stage.call("aten::neg", {stage.input(0)});
-  stage.output(stage.emit(InstructionKind::Collective, {stage.input(0)}, 1)[0]);
-  EXPECT_THAT(openFailure(writer),
-              HasSubstr("is a collective, which is no instruction but a call of an operator 'spmd::'"));
+  stage.output(stage.call("spmd::all_reduce", {stage.input(0)}));
+  EXPECT_THAT(openFailure(writer), HasSubstr("is a collective over an axis of one rank"));
 }
 
 TEST_F(SessionTest, RefusesLibrariesThatAreNotThere) {

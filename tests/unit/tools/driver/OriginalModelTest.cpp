@@ -41,8 +41,8 @@ TEST(OriginalModel, CallsForward) {
 
 TEST(OriginalModel, RefusesTreesThatDoNotFit) {
   EXPECT_THAT(callWith("x", {}), HasSubstr("takes 1 arguments, the plan 0"));
-  EXPECT_THAT(call("x", tree(TreeKind::Leaf, 7)), HasSubstr("forward takes a Tensor"));
-  EXPECT_THAT(call("x: int", tree(TreeKind::Fixed)), HasSubstr("forward takes a int"));
+  EXPECT_THAT(call("x", tree(TreeKind::Leaf, 7)), HasSubstr("forward takes an input of type Tensor"));
+  EXPECT_THAT(call("x: int", tree(TreeKind::Fixed)), HasSubstr("forward takes an input of type int"));
   for (TreeKind kind : {TreeKind::Tuple, TreeKind::List, TreeKind::Dict, TreeKind(200)})
     EXPECT_THAT(call("x", tree(kind)), HasSubstr("compile it again"));
   // One element where two are taken; keys that are no strings.

@@ -141,7 +141,7 @@ TEST_F(MultiGpuTest, AddsWhatNcclDoesNot) {
   onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device device) {
     MemoryTransports transports;
     std::unique_ptr<Transport> transport = transports.transport(index);
-    PeerGroup ranks(*transport, 0, uint32_t(devices.size()), index, &group);
+    PeerGroup ranks(*transport, consecutiveRanks(0, devices.size()), index, &group);
     const int64_t sum = devices.size() == 2 ? 3 : 1;
     for (at::ScalarType type : {at::kShort, at::kBool})
       EXPECT_TRUE(at::equal(ranks.allReduce(at::full({5}, int64_t(index) + 1, type).to(device)).cpu(),

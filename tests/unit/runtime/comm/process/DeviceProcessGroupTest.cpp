@@ -1,6 +1,6 @@
 //===- DeviceProcessGroupTest.cpp - What goes between the devices of processes ---===//
 #include "runtime/comm/process/DeviceProcessGroup.h"
-#include "tests/unit/runtime/GlooBackend.h"
+#include "tests/unit/runtime/FakeNccl.h"
 #include <ATen/ATen.h>
 #include <future>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ TEST(FlatBufferTest, BringsTensorsBackFromABuffer) {
   const std::vector<Tensor> parts = {at::ones({3}, at::kBool), at::arange(6, at::kFloat).view({2, 3}).t(),
                                      at::empty({0, 4}), at::scalar_tensor(7, at::kLong),
                                      at::arange(5, at::kBFloat16)};
-  const FlatBuffer flat = flatten(parts, c10::kCPU);
+  const FlattenedTensors flat = flatten(parts, c10::kCPU);
   EXPECT_EQ(flat.counts, (std::vector<int64_t>{3, 24, 0, 8, 10}));
   EXPECT_EQ(flat.bytes.numel(), 45);
   std::vector<Tensor> filled;
@@ -33,7 +33,7 @@ TEST(FlatBufferTest, RefusesABufferOfAnotherSize) {
 
 TEST(DeviceProcessGroupTest, SwapsUnevenParts) {
   constexpr uint32_t size = 3;
-  GlooBackends backends(size);
+  FakeNcclGroup backends(size);
   // What member `from` sends to `to`: sizes differ for each pair, and some are empty.
   auto part = [](uint32_t from, uint32_t to) {
     return at::full({2, int64_t((from * 5 + to) % 4)}, double(10 * from + to));

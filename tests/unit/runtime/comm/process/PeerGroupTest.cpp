@@ -1,7 +1,7 @@
 //===- PeerGroupTest.cpp - What processes of a group exchange -------------===//
 #include "runtime/comm/process/PeerGroup.h"
 #include "runtime/comm/local/LocalGroup.h"
-#include "tests/unit/runtime/GlooBackend.h"
+#include "tests/unit/runtime/FakeNccl.h"
 #include "tests/unit/runtime/MemoryTransport.h"
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -15,17 +15,6 @@ namespace cleave::runtime {
 using at::Tensor;
 using testing::HasSubstr;
 using Work = std::function<Tensor(Communicator &group, uint32_t rank)>;
-
-namespace {
-class Forever final : public CancellationToken {
-public:
-  bool isCancelled() const override { return false; }
-  std::chrono::steady_clock::time_point deadline() override {
-    return std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  }
-  void expire() override { FAIL(); }
-};
-} // namespace
 
 /// Parameters: number of ranks, and whether their devices are connected.
 class PeerGroupTest : public testing::TestWithParam<std::tuple<uint32_t, bool>> {
@@ -43,24 +32,24 @@ protected:
     return results;
   }
 
-  std::unique_ptr<DeviceProcessGroup> connectedTo(GlooBackends &backends, uint32_t rank) const {
+  std::unique_ptr<DeviceProcessGroup> connectedTo(FakeNcclGroup &backends, uint32_t rank) const {
     return connected ? std::make_unique<DeviceProcessGroup>(backends.member(rank)) : nullptr;
   }
 
   /// Expects the results of LocalGroup bit for bit; `isLoose` allows rounding, for sums that devices order
   /// themselves.
   void expectSame(const Work &work, bool isLoose = false) {
-    Forever cancellation;
-    LocalGroup local(4, ranks, /*spins=*/false, cancellation);
+    CancellationToken cancellation({});
+    LocalGroup local(consecutiveRanks(4, ranks), /*spins=*/false, cancellation);
     const std::vector<Tensor> expected =
         onThreads([&](uint32_t rank) { return work(local.member(rank), rank); });
     MemoryTransports transports;
-    GlooBackends backends(ranks);
+    FakeNcclGroup backends(ranks);
     const std::vector<Tensor> found = onThreads([&](uint32_t rank) {
       // The group does not begin with rank 0 of the plan.
       std::unique_ptr<Transport> transport = transports.transport(4 + rank);
       std::unique_ptr<DeviceProcessGroup> devices = connectedTo(backends, rank);
-      PeerGroup group(*transport, 4, ranks, rank, devices.get());
+      PeerGroup group(*transport, consecutiveRanks(4, ranks), rank, devices.get());
       return work(group, rank);
     });
     for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -137,11 +126,11 @@ TEST_P(PeerGroupTest, Broadcasts) {
 
 TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
   MemoryTransports transports;
-  GlooBackends backends(ranks);
+  FakeNcclGroup backends(ranks);
   onThreads([&](uint32_t rank) {
     std::unique_ptr<Transport> transport = transports.transport(4 + rank);
     std::unique_ptr<DeviceProcessGroup> devices = connectedTo(backends, rank);
-    PeerGroup group(*transport, 4, ranks, rank, devices.get());
+    PeerGroup group(*transport, consecutiveRanks(4, ranks), rank, devices.get());
     try {
       const Tensor given = at::ones({2, rank == 1 ? 3 : 2});
       // Devices reduce without a first round.
@@ -164,14 +153,14 @@ namespace {
 struct Forged {
   CollectiveOp operation = CollectiveOp::AllGather;
   uint8_t dtype = uint8_t(at::kFloat);
-  int64_t dim = 0, other = -1, inlined = -1, sizes = 1, pieces = 0, ranges = 0;
+  int64_t dim = 0, splitDimOrRoot = -1, inlined = -1, sizes = 1, pieces = 0, ranges = 0;
   std::vector<int64_t> numbers = {4};
 
   std::string bytes() const {
     std::string text(8, '\0');
     text[0] = char(operation);
     text[1] = char(dtype);
-    std::vector<int64_t> all = {dim, other, inlined, sizes, pieces, ranges};
+    std::vector<int64_t> all = {dim, splitDimOrRoot, inlined, sizes, pieces, ranges};
     all.insert(all.end(), numbers.begin(), numbers.end());
     return text.append(reinterpret_cast<const char *>(all.data()), all.size() * sizeof(int64_t));
   }
@@ -189,7 +178,7 @@ static std::string refusalOf(const std::string &message) {
   // Answers the second round of an accepted call.
   auto takes = hostile->receive(4, Tag::Collective, taken.data(), taken.size());
   auto gives = hostile->send(4, Tag::Collective, given.data(), given.size());
-  PeerGroup group(*transport, 4, 2, 0);
+  PeerGroup group(*transport, {4, 5}, 0);
   try {
     EXPECT_EQ(group.allGather(at::ones({4}), 0, {0, 0, 4, 1, 0, 4}).numel(), 8);
     return "";
@@ -244,7 +233,7 @@ TEST(PeerGroupMessageTest, PassWhereTheyAreRight) {
 TEST_P(PeerGroupTest, EndsWhenTheWireIsCut) {
   MemoryTransports transports;
   std::unique_ptr<Transport> transport = transports.transport(4);
-  PeerGroup group(*transport, 4, ranks, 0);
+  PeerGroup group(*transport, consecutiveRanks(4, ranks), 0);
   std::thread waiting([&] { EXPECT_THROW(group.allReduce(at::ones({3})), TransportClosed); });
   while (group.awaited().empty())
     std::this_thread::yield();

@@ -1,5 +1,6 @@
 //===- error.h - Included by c10d's ProcessGroupGloo.hpp ---------*- C++ -*-===//
 //
-// Empty: nothing of it is used there. rendezvous/store.h says why it is here.
+// Empty stand-in: ProcessGroupGloo.hpp includes this header and uses nothing of it. rendezvous/store.h says
+// why it is here.
 //
 //===----------------------------------------------------------------------===//

@@ -1,5 +1,5 @@
-//===- Measured.cpp - Statistics of measurements --------------------------===//
-#include "tools/driver/profile/Measured.h"
+//===- MeasurementRounds.cpp - Statistics of measurements -----------------===//
+#include "tools/driver/profile/MeasurementRounds.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-llvm::Expected<double> MeasurementRounds::median(llvm::Expected<double> seconds) {
+llvm::Expected<double> MeasurementRounds::addSample(llvm::Expected<double> seconds) {
   if (!seconds)
     return seconds;
   if (point == samples.size())

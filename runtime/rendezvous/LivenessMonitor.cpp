@@ -1,5 +1,5 @@
-//===- LivenessConnection.cpp - Detects dead processes --------------------===//
-#include "runtime/rendezvous/LivenessConnection.h"
+//===- LivenessMonitor.cpp - Detects dead processes -----------------------===//
+#include "runtime/rendezvous/LivenessMonitor.h"
 #include "codegen/plan/text/Printable.h"
 #include "runtime/base/HostAddress.h"
 #include "llvm/ADT/STLExtras.h"
@@ -65,51 +65,49 @@ private:
 
 //===- Connecting ---------------------------------------------------------===//
 
-LivenessConnection::LivenessConnection(std::string runId)
-    : id(std::move(runId)), stopped(eventfd(0, EFD_CLOEXEC)) {
-  if (stopped < 0)
+LivenessMonitor::LivenessMonitor(std::string runId)
+    : id(std::move(runId)), stopEvent(eventfd(0, EFD_CLOEXEC)) {
+  if (stopEvent < 0)
     throw std::runtime_error("the system gives no more file descriptors");
 }
 
-LivenessConnection::~LivenessConnection() {
+LivenessMonitor::~LivenessMonitor() {
   for (const Connection &connection : connections)
     closeSocket(connection.socket);
-  closeSocket(listening);
-  close(stopped);
+  closeSocket(listenSocket);
+  close(stopEvent);
 }
 
-std::unique_ptr<LivenessConnection> LivenessConnection::listen(const std::string &address, uint32_t size) {
+std::unique_ptr<LivenessMonitor> LivenessMonitor::listen(const std::string &address, uint32_t size) {
   std::random_device random;
-  std::unique_ptr<LivenessConnection> line(
-      new LivenessConnection(nameOf("", random()) + nameOf("", random())));
+  std::unique_ptr<LivenessMonitor> monitor(new LivenessMonitor(nameOf("", random()) + nameOf("", random())));
   const Addresses addresses(address, "0", SOCK_STREAM, AI_PASSIVE | AI_NUMERICHOST);
   const addrinfo *found = addresses.first();
   std::string own, port;
   if (found)
-    line->listening = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (line->listening < 0 || bind(line->listening, found->ai_addr, found->ai_addrlen) != 0 ||
-      ::listen(line->listening, SOMAXCONN) != 0 || !localAddressOf(line->listening, own, port))
+    monitor->listenSocket = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (monitor->listenSocket < 0 || bind(monitor->listenSocket, found->ai_addr, found->ai_addrlen) != 0 ||
+      ::listen(monitor->listenSocket, SOMAXCONN) != 0 || !localAddressOf(monitor->listenSocket, own, port))
     throw std::runtime_error("cannot listen at " + address);
-  line->address = own + " " + port;
-  line->size = size;
-  return line;
+  monitor->address = own + " " + port;
+  monitor->size = size;
+  return monitor;
 }
 
-std::string LivenessConnection::endpoint() const { return address + " " + id; }
+std::string LivenessMonitor::endpoint() const { return address + " " + id; }
 
 /// Longest wait of one attempt, in milliseconds.
 static constexpr int64_t kLongest = 1000 * 1000;
 
 /// A connected socket; if nobody answers, the negative errno.
-static int tryToConnect(const addrinfo &target, LivenessConnection::Clock::time_point deadline) {
+static int tryToConnect(const addrinfo &target, LivenessMonitor::Clock::time_point deadline) {
   const int made = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (made < 0)
     return -errno;
   int problem = connect(made, target.ai_addr, target.ai_addrlen) == 0 ? 0 : errno;
   if (problem == EINPROGRESS) {
     pollfd polled{made, POLLOUT, 0};
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - LivenessConnection::Clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - LivenessMonitor::Clock::now());
     socklen_t length = sizeof problem;
     if (poll(&polled, 1, int(std::clamp<int64_t>(left.count(), 0, kLongest))) != 1 ||
         getsockopt(made, SOL_SOCKET, SO_ERROR, &problem, &length) != 0)
@@ -121,11 +119,11 @@ static int tryToConnect(const addrinfo &target, LivenessConnection::Clock::time_
   return -problem;
 }
 
-std::unique_ptr<LivenessConnection> LivenessConnection::connect(const std::string &endpoint, uint32_t rank,
-                                                                Clock::time_point deadline) {
+std::unique_ptr<LivenessMonitor> LivenessMonitor::connect(const std::string &endpoint, uint32_t rank,
+                                                          Clock::time_point deadline) {
   auto [address, rest] = StringRef(endpoint).split(' ');
   auto [port, runId] = rest.split(' ');
-  std::unique_ptr<LivenessConnection> line(new LivenessConnection(runId.str()));
+  std::unique_ptr<LivenessMonitor> monitor(new LivenessMonitor(runId.str()));
   const Addresses addresses(address.str(), port.str(), SOCK_STREAM, AI_NUMERICHOST);
   if (!addresses.first())
     throw std::runtime_error("found no address in '" + plan::printable(endpoint, kLongestAddress) + "'");
@@ -135,13 +133,13 @@ std::unique_ptr<LivenessConnection> LivenessConnection::connect(const std::strin
   if (made < 0)
     throw std::runtime_error("rank 0 does not answer at " + plan::printable(address, kLongestAddress) + ":" +
                              plan::printable(port, kLongestAddress));
-  line->connections.push_back({made, /*nameLength=*/0});
-  line->connections.back().rank = 0;
+  monitor->connections.push_back({made, /*nameLength=*/0});
+  monitor->connections.back().rank = 0;
   say(made, nameOf(runId, rank));
-  return line;
+  return monitor;
 }
 
-bool LivenessConnection::isGone(const std::string &endpoint, Clock::time_point deadline) {
+bool LivenessMonitor::isGone(const std::string &endpoint, Clock::time_point deadline) {
   auto [address, rest] = StringRef(endpoint).split(' ');
   const Addresses addresses(address.str(), rest.split(' ').first.str(), SOCK_STREAM, AI_NUMERICHOST);
   if (!addresses.first())
@@ -153,10 +151,10 @@ bool LivenessConnection::isGone(const std::string &endpoint, Clock::time_point d
 
 //===- Watching -----------------------------------------------------------===//
 
-void LivenessConnection::accept() {
+void LivenessMonitor::accept() {
   // Further ones are accepted in the next call.
   for (size_t count = 0; count < kMaxStrangers + size; ++count) {
-    const int made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int made = accept4(listenSocket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     isFull = made < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
     if (made < 0)
       return;
@@ -165,7 +163,7 @@ void LivenessConnection::accept() {
   }
 }
 
-void LivenessConnection::dropStranger() {
+void LivenessMonitor::dropStranger() {
   auto isStranger = [](const Connection &one) { return !one.rank; };
   if (size_t(llvm::count_if(connections, isStranger)) <= kMaxStrangers + size)
     return;
@@ -178,7 +176,7 @@ void LivenessConnection::dropStranger() {
   connections.erase(oldest);
 }
 
-bool LivenessConnection::read(Connection &connection) const {
+bool LivenessMonitor::read(Connection &connection) const {
   char bytes[4096];
   ssize_t count;
   while ((count = recv(connection.socket, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
@@ -201,7 +199,7 @@ bool LivenessConnection::read(Connection &connection) const {
   return isOpen;
 }
 
-bool LivenessConnection::takeName(Connection &connection, StringRef name) const {
+bool LivenessMonitor::takeName(Connection &connection, StringRef name) const {
   uint32_t rank = 0;
   if (!name.consume_front(id) || name.getAsInteger(16, rank) || rank == 0 || rank >= size ||
       llvm::any_of(connections, [&](const Connection &one) { return one.rank == rank; }))
@@ -210,35 +208,35 @@ bool LivenessConnection::takeName(Connection &connection, StringRef name) const 
   return true;
 }
 
-uint32_t LivenessConnection::connected() const {
+uint32_t LivenessMonitor::connected() const {
   std::lock_guard lock(mutex);
   return llvm::count_if(connections, [](const Connection &one) { return one.rank.has_value(); });
 }
 
-bool LivenessConnection::haveAllLeft() const {
+bool LivenessMonitor::haveAllLeft() const {
   auto isOne = [](const Connection &one) { return one.rank.has_value(); };
   return llvm::any_of(connections, isOne) &&
          llvm::none_of(connections, [&](const Connection &one) { return isOne(one) && !one.hasLeft; });
 }
 
-void LivenessConnection::waitForEvents() {
-  std::vector<pollfd> polled{{stopped, POLLIN, 0}};
+void LivenessMonitor::waitForEvents() {
+  std::vector<pollfd> polled{{stopEvent, POLLIN, 0}};
   int wait = -1;
   {
     std::lock_guard lock(mutex);
     constexpr int kWhile = 100;
     if (isFull)
       wait = kWhile;
-    else if (listening >= 0)
-      polled.push_back({listening, POLLIN, 0});
+    else if (listenSocket >= 0)
+      polled.push_back({listenSocket, POLLIN, 0});
     for (const Connection &connection : connections)
       polled.push_back({connection.socket, POLLIN, 0});
   }
   (void)poll(polled.data(), polled.size(), wait);
 }
 
-std::optional<LivenessConnection::Loss> LivenessConnection::readAll() {
-  if (listening >= 0)
+std::optional<LivenessMonitor::Loss> LivenessMonitor::readAll() {
+  if (listenSocket >= 0)
     accept();
   for (auto next = connections.begin(); next != connections.end();) {
     auto connection = next++;
@@ -256,10 +254,10 @@ std::optional<LivenessConnection::Loss> LivenessConnection::readAll() {
   return std::nullopt;
 }
 
-std::optional<LivenessConnection::Loss> LivenessConnection::watch() {
+std::optional<LivenessMonitor::Loss> LivenessMonitor::watch() {
   for (;;) {
     waitForEvents();
-    pollfd end{stopped, POLLIN, 0};
+    pollfd end{stopEvent, POLLIN, 0};
     if (poll(&end, 1, 0) == 1)
       return std::nullopt;
     std::lock_guard lock(mutex);
@@ -270,14 +268,14 @@ std::optional<LivenessConnection::Loss> LivenessConnection::watch() {
   }
 }
 
-void LivenessConnection::sayGoodbye() {
+void LivenessMonitor::sayGoodbye() {
   std::lock_guard lock(mutex);
   for (const Connection &connection : connections)
     if (connection.rank && connection.socket >= 0)
       say(connection.socket, StringRef(&kGoodbye, 1));
 }
 
-void LivenessConnection::sayFailure(const std::string &message) {
+void LivenessMonitor::sayFailure(const std::string &message) {
   std::lock_guard lock(mutex);
   // Includes processes that have just connected.
   (void)readAll();
@@ -288,9 +286,9 @@ void LivenessConnection::sayFailure(const std::string &message) {
       say(connection.socket, said);
 }
 
-void LivenessConnection::stop() {
+void LivenessMonitor::stop() {
   const uint64_t one = 1;
-  (void)!write(stopped, &one, sizeof one);
+  (void)!write(stopEvent, &one, sizeof one);
 }
 
 } // namespace cleave::runtime

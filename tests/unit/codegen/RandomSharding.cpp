@@ -1,4 +1,4 @@
-#include "TensorRanks.h"
+#include "RandomSharding.h"
 #include "ir/Cleave.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -11,14 +11,16 @@ namespace cleave {
 
 LogicalResult runPasses(ModuleOp module, StringRef passes) {
   PassManager manager(module.getContext(), ModuleOp::getOperationName());
-  auto parsed = parsePassPipeline(("builtin.module(func.func(" + passes + "))").str());
+  // The one of these passes that runs on modules.
+  const std::string first = passes.consume_front("propagate-sharding,") ? "propagate-sharding," : "";
+  auto parsed = parsePassPipeline(("builtin.module(" + first + "func.func(" + passes + "))").str());
   if (failed(parsed))
     return failure();
   static_cast<OpPassManager &>(manager) = std::move(*parsed);
   return manager.run(module);
 }
 
-void addSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {
+void addRandomShardingSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {
   Builder b(function.getContext());
   function->setAttr(kTensorParallelSizeAttr, b.getI64IntegerAttr(ranks));
   SmallVector<ParamOp> weights;

@@ -1,6 +1,6 @@
-//===- Measured.h - Statistics of measurements ------------------*- C++ -*-===//
-#ifndef CLEAVE_TOOLS_DRIVER_PROFILE_MEASURED_H
-#define CLEAVE_TOOLS_DRIVER_PROFILE_MEASURED_H
+//===- MeasurementRounds.h - Statistics of measurements ---------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_DRIVER_PROFILE_MEASUREMENTROUNDS_H
+#define CLEAVE_TOOLS_DRIVER_PROFILE_MEASUREMENTROUNDS_H
 
 #include "partitioner/machine/Link.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -20,9 +20,9 @@ public:
     point = 0;
     isFirst = samples.empty();
   }
-  /// Adds a sample of the current point. Returns the median of its samples so far; the lower middle one for
-  /// an even number.
-  llvm::Expected<double> median(llvm::Expected<double> seconds);
+  /// Adds a sample of the current point, and goes on to the next point. Returns the median of the samples so
+  /// far; the lower middle one for an even number.
+  llvm::Expected<double> addSample(llvm::Expected<double> seconds);
 
   /// True if messages of `what` are left out at this size, since the first round found them to take too long.
   bool isTooLarge(const std::string &what, double bytes) const {
@@ -60,4 +60,4 @@ double rounded(double number);
 
 } // namespace cleave
 
-#endif // CLEAVE_TOOLS_DRIVER_PROFILE_MEASURED_H
+#endif // CLEAVE_TOOLS_DRIVER_PROFILE_MEASUREMENTROUNDS_H

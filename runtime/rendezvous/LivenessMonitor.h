@@ -1,4 +1,4 @@
-//===- LivenessConnection.h - Detects dead processes ------------*- C++ -*-===//
+//===- LivenessMonitor.h - Detects dead processes ---------------*- C++ -*-===//
 //
 // Each process keeps a TCP connection to rank 0. It carries only the name of the process and, at the end, a
 // goodbye or the reason of a failure:
@@ -11,8 +11,8 @@
 // reason has died. The connection is made before processes connect for messages, and does not need the store.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_RUNTIME_RENDEZVOUS_LIVENESSCONNECTION_H
-#define CLEAVE_RUNTIME_RENDEZVOUS_LIVENESSCONNECTION_H
+#ifndef CLEAVE_RUNTIME_RENDEZVOUS_LIVENESSMONITOR_H
+#define CLEAVE_RUNTIME_RENDEZVOUS_LIVENESSMONITOR_H
 
 #include "llvm/ADT/StringRef.h"
 #include <chrono>
@@ -25,8 +25,8 @@
 
 namespace cleave::runtime {
 
-/// The connections of this process. Throws exceptions derived from std::exception.
-class LivenessConnection {
+/// The liveness connections of this process. Throws exceptions derived from std::exception.
+class LivenessMonitor {
 public:
   using Clock = std::chrono::steady_clock;
 
@@ -39,16 +39,16 @@ public:
   };
 
   /// Rank 0: listens for `size` - 1 processes at `address`, an address of this machine.
-  static std::unique_ptr<LivenessConnection> listen(const std::string &address, uint32_t size);
+  static std::unique_ptr<LivenessMonitor> listen(const std::string &address, uint32_t size);
   /// Connects to rank 0. Throws if it does not answer by `deadline`.
   /// \param endpoint  what `endpoint` of rank 0 returns.
-  static std::unique_ptr<LivenessConnection> connect(const std::string &endpoint, uint32_t rank,
-                                                     Clock::time_point deadline);
+  static std::unique_ptr<LivenessMonitor> connect(const std::string &endpoint, uint32_t rank,
+                                                  Clock::time_point deadline);
   /// True if the host at `endpoint` refuses the connection: rank 0 is gone. False if there is no answer by
   /// `deadline`.
   static bool isGone(const std::string &endpoint, Clock::time_point deadline);
-  ~LivenessConnection();
-  LivenessConnection(const LivenessConnection &) = delete;
+  ~LivenessMonitor();
+  LivenessMonitor(const LivenessMonitor &) = delete;
 
   /// Address, port and run id of rank 0. The id tells processes of the run from strangers.
   std::string endpoint() const;
@@ -81,7 +81,7 @@ private:
     bool hasFailed = false;
   };
 
-  explicit LivenessConnection(std::string runId);
+  explicit LivenessMonitor(std::string runId);
   void accept();
   /// If too many connections have sent no name, closes the oldest of them, so that strangers cannot exhaust
   /// file descriptors.
@@ -102,11 +102,12 @@ private:
   /// The system had no file descriptor for a new connection; accept is tried again later.
   bool isFull = false;
   std::string address;
-  int listening = -1, stopped = -1;
+  /// The socket that listens, in rank 0, and an eventfd that `stop` writes to.
+  int listenSocket = -1, stopEvent = -1;
   mutable std::mutex mutex;
   std::list<Connection> connections;
 };
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_RENDEZVOUS_LIVENESSCONNECTION_H
+#endif // CLEAVE_RUNTIME_RENDEZVOUS_LIVENESSMONITOR_H

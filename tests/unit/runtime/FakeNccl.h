@@ -1,6 +1,6 @@
-//===- GlooBackend.h - A fake NCCL on CPUs ----------------------*- C++ -*-===//
-#ifndef CLEAVE_TESTS_UNIT_RUNTIME_GLOOBACKEND_H
-#define CLEAVE_TESTS_UNIT_RUNTIME_GLOOBACKEND_H
+//===- FakeNccl.h - Gloo in place of NCCL, on CPUs --------------*- C++ -*-===//
+#ifndef CLEAVE_TESTS_UNIT_RUNTIME_FAKENCCL_H
+#define CLEAVE_TESTS_UNIT_RUNTIME_FAKENCCL_H
 
 #include <c10/util/intrusive_ptr.h>
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace cleave::runtime {
 
 /// Backends of a group whose members are threads. Gloo, on CPU tensors, takes the place of NCCL: the c10d
 /// interface is the same.
-class GlooBackends {
+class FakeNcclGroup {
 public:
-  explicit GlooBackends(uint32_t size);
+  explicit FakeNcclGroup(uint32_t size);
   /// The backend of member `index`; returns when all members have asked for theirs. Backends live as long as
   /// this object: destroying one closes connections that other members may still be making.
   c10::intrusive_ptr<c10d::Backend> member(uint32_t index);
@@ -26,4 +26,4 @@ private:
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_TESTS_UNIT_RUNTIME_GLOOBACKEND_H
+#endif // CLEAVE_TESTS_UNIT_RUNTIME_FAKENCCL_H

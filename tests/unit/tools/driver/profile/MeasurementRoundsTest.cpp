@@ -1,5 +1,5 @@
-//===- MeasuredTest.cpp - What of several measurements counts -------------===//
-#include "tools/driver/profile/Measured.h"
+//===- MeasurementRoundsTest.cpp - What of several measurements counts -------------===//
+#include "tools/driver/profile/MeasurementRounds.h"
 #include <gtest/gtest.h>
 
 namespace cleave {
@@ -44,8 +44,8 @@ TEST(MeasurementRounds, KeepTheMedianOfEachPoint) {
   MeasurementRounds rounds;
   for (auto [first, second, median] : {std::tuple(5.0, 1.0, 5.0), {3.0, 2.0, 3.0}, {4.0, 3.0, 4.0}}) {
     rounds.restart();
-    EXPECT_EQ(llvm::cantFail(rounds.median(first)), median);
-    EXPECT_LE(llvm::cantFail(rounds.median(second)), 2.0);
+    EXPECT_EQ(llvm::cantFail(rounds.addSample(first)), median);
+    EXPECT_LE(llvm::cantFail(rounds.addSample(second)), 2.0);
   }
 }
 
@@ -60,7 +60,7 @@ TEST(MeasurementRounds, LeaveOutWhatTheFirstFindsTooLong) {
   EXPECT_FALSE(rounds.isTooLarge("broadcast", 16000));
   rounds.limit("all_reduce", 1000, 2, 4000, 1);
   EXPECT_FALSE(rounds.isTooLarge("all_reduce", 4000));
-  llvm::cantFail(rounds.median(1));
+  llvm::cantFail(rounds.addSample(1));
   rounds.restart();
   rounds.limit("broadcast", 1000, 2, 4000, 1);
   EXPECT_FALSE(rounds.isTooLarge("broadcast", 4000));

@@ -1,0 +1,78 @@
+//===- Buckets.cpp - Which ranks sum which gradients ----------------------===//
+#include "codegen/Buckets.h"
+#include "codegen/plan/Groups.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace cleave {
+
+std::string stateOfSum(const std::string &name, uint32_t stage, const SumStages &sums) {
+  auto stages = sums.find(name);
+  const bool isTied = stages != sums.end() && stages->second.size() > 1;
+  return isTied ? name + "@" + std::to_string(stage) : name;
+}
+
+static std::unique_ptr<plan::BucketPart> partOf(uint32_t stage) {
+  auto part = std::make_unique<plan::BucketPart>();
+  part->stage = stage;
+  return part;
+}
+
+/// Adds a bucket of several stages, and the groups of their ranks.
+static void addTie(plan::Plan &plan, std::unique_ptr<plan::Bucket> tie) {
+  llvm::sort(tie->parts, [&](const auto &a, const auto &b) {
+    return plan.stages[a->stage]->ranks < plan.stages[b->stage]->ranks;
+  });
+  for (uint32_t position = 0; position < plan::ranksPerDeviceGroup(plan); ++position) {
+    auto group = std::make_unique<plan::Group>();
+    group->axis = plan::Axis::Tied;
+    for (const auto &part : tie->parts)
+      group->ranks.push_back(plan.stages[part->stage]->ranks[position]);
+    auto known = llvm::find_if(plan.groups, [&](const auto &each) {
+      return each->axis == plan::Axis::Tied && each->ranks == group->ranks;
+    });
+    tie->groups.push_back(known - plan.groups.begin());
+    if (known == plan.groups.end())
+      plan.groups.push_back(std::move(group));
+  }
+  plan.buckets.push_back(std::move(tie));
+}
+
+/// Adds a bucket of one stage; none if there is one data-parallel rank.
+static void addSums(plan::Plan &plan, std::unique_ptr<plan::Bucket> bucket) {
+  const auto &ranks = plan.stages[bucket->parts[0]->stage]->ranks;
+  for (auto [index, group] : llvm::enumerate(plan.groups))
+    if (group->axis == plan::Axis::Data && llvm::is_contained(ranks, group->ranks.front()))
+      bucket->groups.push_back(index);
+  if (!bucket->groups.empty())
+    plan.buckets.push_back(std::move(bucket));
+}
+
+void addBuckets(plan::Plan &plan, const SumStages &sums) {
+  auto indexOf = [&](const std::string &name) -> uint32_t {
+    return llvm::find_if(plan.states, [&](const auto &state) { return state->name == name; }) -
+           plan.states.begin();
+  };
+  std::map<uint32_t, std::unique_ptr<plan::Bucket>> ofStages;
+  for (const auto &[name, stages] : sums) {
+    auto tie = std::make_unique<plan::Bucket>();
+    tie->axis = plan::Axis::Tied;
+    for (uint32_t stage : stages) {
+      const uint32_t state = indexOf(stateOfSum(name, stage, sums));
+      tie->parts.push_back(partOf(stage));
+      tie->parts.back()->states = {state};
+      std::unique_ptr<plan::Bucket> &own = ofStages[stage];
+      if (!own) {
+        own = std::make_unique<plan::Bucket>();
+        own->axis = plan::Axis::Data;
+        own->parts.push_back(partOf(stage));
+      }
+      own->parts[0]->states.push_back(state);
+    }
+    if (stages.size() > 1)
+      addTie(plan, std::move(tie));
+  }
+  for (auto &[stage, bucket] : ofStages)
+    addSums(plan, std::move(bucket));
+}
+
+} // namespace cleave

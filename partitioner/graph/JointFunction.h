@@ -1,0 +1,65 @@
+//===- JointFunction.h - The functions of a module as one -------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_GRAPH_JOINTFUNCTION_H
+#define CLEAVE_PARTITIONER_GRAPH_JOINTFUNCTION_H
+
+#include "ir/ExampleShapes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/OwningOpRef.h"
+#include <optional>
+
+namespace cleave {
+
+/// The functions of a module as one, on which analyses and searches decide for all of them together: their
+/// bodies one after the other, with each weight once. The names of dynamic dimensions, and those of states,
+/// are kept apart. The joint function of a single function is that function.
+///
+/// Decisions are discardable attributes. `copyBack` copies them to the operations that the joint function's
+/// operations were made of.
+class JointFunction {
+public:
+  /// Fails with a diagnostic if two functions give one weight different types or attributes, or one state
+  /// different types. Nothing if the module has no function with a body. The functions must outlive the
+  /// result.
+  static mlir::FailureOr<std::optional<JointFunction>> of(mlir::ModuleOp module);
+
+  mlir::func::FuncOp get() const { return joint; }
+  llvm::ArrayRef<mlir::func::FuncOp> getFunctions() const { return functions; }
+  /// Copies the discardable attributes of operations, not those of the function itself.
+  void copyBack();
+
+private:
+  mlir::LogicalResult append(unsigned index);
+  mlir::LogicalResult appendBody(unsigned index, mlir::IRMapping &map, mlir::OpBuilder &b);
+  mlir::FailureOr<mlir::Operation *> sharedWeight(mlir::Operation *op);
+
+  std::vector<mlir::func::FuncOp> functions;
+  mlir::OwningOpRef<mlir::func::FuncOp> owned;
+  mlir::func::FuncOp joint;
+  /// Operations of the joint function, each with one that it was made of.
+  std::vector<std::pair<mlir::Operation *, mlir::Operation *>> origins;
+  /// By name.
+  llvm::StringMap<mlir::Operation *> weights, states;
+};
+
+/// In a joint function: index of the function that the operation comes from; 0 for weights and everywhere
+/// else.
+unsigned signatureOf(mlir::Operation *op);
+/// Number of functions that a function joins; 1 if it is none that joins others.
+unsigned signaturesOf(mlir::func::FuncOp function);
+/// The results that the joined function with this index returns.
+mlir::OperandRange resultsOf(mlir::func::FuncOp function, unsigned signature);
+/// How often the operation's signature is requested.
+double frequencyOf(mlir::Operation *op);
+/// The name of a state, without what keeps the states of joined functions apart.
+llvm::StringRef stateName(StateOp state);
+
+/// `shapes` of a function for the largest of `count` parts of the batch: the dimension `batch` of every
+/// joined function, whatever its size.
+ExampleShapes partOfBatch(mlir::func::FuncOp function, const ExampleShapes &shapes, llvm::StringRef batch,
+                          uint64_t count);
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_GRAPH_JOINTFUNCTION_H

@@ -1,0 +1,26 @@
+//===- ExecutionContext.h - What a run of a program may use -----*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_EXECUTOR_EXECUTIONCONTEXT_H
+#define CLEAVE_RUNTIME_EXECUTOR_EXECUTIONCONTEXT_H
+
+#include "runtime/comm/Communicator.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace cleave::runtime {
+
+/// What one run of a program may use besides its inputs, weights and states. A rank makes it for a
+/// micro-batch of a request, and hands it down to what runs the program. What it refers to outlives the run.
+struct ExecutionContext {
+  /// By symbol of the signature: its size in this micro-batch.
+  llvm::ArrayRef<int64_t> symbols;
+  /// The run throws soon after this becomes true.
+  const std::atomic<bool> &cancelled;
+  /// By axis, Tensor and Data: the rank in its group; null if the axis has one rank.
+  std::array<Communicator *, 2> groups = {};
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_EXECUTOR_EXECUTIONCONTEXT_H
