@@ -182,7 +182,8 @@ int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer,
                 llvm::ArrayRef<int64_t> symbols) {
   int64_t bytes = 0;
   for (const auto &program : plan.programs)
-    if (program->signature == signature && program->stage == transfer.to && program->tp_rank == 0)
+    if (program->signature == signature && program->stage == transfer.to &&
+        program->phase == transfer.phase && program->tp_rank == 0)
       for (uint32_t input : transfer.inputs)
         bytes += bytesOfSlot(*program, program->inputs[input]->slot, symbols).value_or(0);
   return bytes;

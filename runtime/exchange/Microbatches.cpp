@@ -52,7 +52,8 @@ at::Tensor Microbatches::allocateOutput(uint32_t microbatch, size_t leaf, const 
 }
 
 at::Tensor Microbatches::merged(size_t leaf, const at::Tensor &whole) const {
-  if (!sums(leaf))
+  // Other processes get the outputs.
+  if (!sums(leaf) || !whole.defined())
     return whole;
   at::Tensor sum = whole.select(0, 0).clone();
   for (uint32_t microbatch = 1; microbatch < count(); ++microbatch)

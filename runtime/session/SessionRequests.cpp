@@ -51,8 +51,12 @@ Expected<AdmissionController::Admission> Session::Impl::enterAlone() {
 }
 
 Expected<AdmissionController::Admission> Session::Impl::admitted(AdmissionController::Admission admission) {
-  if (admission)
+  if (admission) {
+    // The request before may have failed meanwhile, and left weights half changed.
+    if (Error error = closedReason->check())
+      return error;
     return admission;
+  }
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
                                  " s; allow more time (--timeout)");
 }

@@ -39,7 +39,7 @@ private:
   }
   Typed integers(const std::string &values) { return constant("[" + values + "]", "!cleave.list<i64>"); }
   Typed integer(int64_t value) { return constant(std::to_string(value) + " : i64", "i64"); }
-  Typed real(double value) { return constant(llvm::Twine(value).str() + " : f64", "f64"); }
+  Typed real(double value) { return constant(std::to_string(value) + " : f64", "f64"); }
   Typed none() { return constant("unit", "none"); }
   /// Of rows of the batch, and of weights.
   static std::string rows(int64_t width) {

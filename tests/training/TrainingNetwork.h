@@ -24,7 +24,7 @@ struct TrainingNetwork {
   /// The last layer uses the weight of the first one.
   bool isTied = false;
   /// `forward` or `update`: the last stage fails there if the third input, `row` : i64[1], is not below 8.
-  std::string failsIn;
+  std::string failsIn = {};
 
   static constexpr int64_t kWidth = 8;
   static constexpr double kLearningRate = 0.01, kMomentum = 0.9;

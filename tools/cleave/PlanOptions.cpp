@@ -30,8 +30,7 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
                                  "Example inputs by name, a safetensors file for each signature"))
       ->type_name("[NAME=]FILE");
   repeatable(command->add_option("--input", options.inputs,
-                                 "An example input, ids:i64[4,128], or a fixed scalar, sr=16000; of one "
-                                 "signature: NAME/ids:…, so too below"))
+                                 "An input, ids:i64[4,128] (NAME/ids of a signature), or a scalar, sr=16000"))
       ->type_name("INPUT");
   repeatable(command->add_option("--dynamic", options.dynamic,
                                  "Names for an input's sizes that may change: ids=batch,seq (_: fixed)"))

@@ -73,9 +73,9 @@ void addVerifyCommand(CLI::App &app, Subcommand &chosen) {
       ->required()
       ->check(fileName())
       ->type_name("FILE");
-  repeatable(command->add_option("--inputs", options->inputsFiles,
-                                 "Inputs by name, safetensors, of a signature; else "
-                                 "MODEL.inputs.safetensors (no symbolic link) or generated"))
+  repeatable(
+      command->add_option("--inputs", options->inputsFiles,
+                          "Inputs of a signature; else MODEL.inputs.safetensors (no link) or generated"))
       ->type_name("[NAME=]FILE");
   command->add_option("--signature", options->signature, "The signature to compare (all)")->type_name("NAME");
   addDeviceNames(command, options->devices,

@@ -16,8 +16,8 @@
 // CHECK: cleave.stage 0(%[[X]], %[[B0]]) {phase = #cleave.phase<backward_weight>}
 // CHECK:   cleave.accumulate "grad.w"
 // CHECK: cleave.stage 0() {phase = #cleave.phase<update>}
-// CHECK:   %[[W:.*]] = cleave.param "w"
 // CHECK:   cleave.accumulated "grad.w"
+// CHECK:   %[[W:.*]] = cleave.param "w"
 // CHECK:   cleave.assign %[[W]],
 // CHECK: return %[[F1]]#1
 func.func @train(%x: tensor<2x2xf32>, %t: tensor<2x2xf32>) -> tensor<f32> {

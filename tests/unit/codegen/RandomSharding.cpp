@@ -10,8 +10,14 @@ using namespace mlir;
 namespace cleave {
 
 LogicalResult runPasses(ModuleOp module, StringRef passes) {
-  PassManager manager(module.getContext(), ModuleOp::getOperationName(), OpPassManager::Nesting::Implicit);
-  return failure(failed(parsePassPipeline(passes, manager)) || failed(manager.run(module)));
+  PassManager manager(module.getContext(), ModuleOp::getOperationName());
+  // The one of these passes that runs on modules.
+  const std::string first = passes.consume_front("propagate-sharding,") ? "propagate-sharding," : "";
+  auto parsed = parsePassPipeline(("builtin.module(" + first + "func.func(" + passes + "))").str());
+  if (failed(parsed))
+    return failure();
+  static_cast<OpPassManager &>(manager) = std::move(*parsed);
+  return manager.run(module);
 }
 
 void addRandomShardingSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {

@@ -1,6 +1,7 @@
 //===- BombTest.cpp - Plans of 1.5 MB that are meant to cost more ---------===//
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/EncodePlan.h"
+#include "codegen/plan/Groups.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"
 #include "tests/unit/plan/PlanBuilder.h"
@@ -183,6 +184,7 @@ TEST(Bomb, NamesAsLongAsTheyMayBeInManyMessages) {
 static std::unique_ptr<Plan> withDataRanks(uint32_t data) {
   auto plan = makeTwoStagePlan();
   plan->mesh->dp = data;
+  plan->groups = groupsOf(*plan->mesh);
   plan->shard_files.clear();
   auto &ranks = plan->schedules[0]->ranks;
   auto actions = std::move(ranks);
@@ -272,7 +274,7 @@ TEST(Bomb, MicrobatchesWithoutEnd) {
   auto plan = makeTwoStagePlan();
   plan->notes[0]->text = std::string(500'000, 'x');
   plan->schedules[0]->microbatches = UINT32_MAX;
-  expectRefused(encode(*plan), "there are 4294967295 micro-batches");
+  expectRefused(encode(*plan), "expected 4294967295 for 4294967295 micro-batches");
   plan->schedules[0]->slices = UINT32_MAX;
   expectRefused(encode(*plan), "micro-batches");
 }

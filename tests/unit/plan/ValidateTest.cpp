@@ -149,6 +149,8 @@ static void splitTensors(Plan &plan) {
     if (program->stage == 0)
       instruction(*program, 0, 1).kind = InstructionKind::Collective;
   plan.groups = groupsOf(*plan.mesh);
+  plan.capture_points[0]->slots.push_back(copyOf(plan.capture_points[0]->slots[0]));
+  plan.capture_points[0]->slots[1]->tp_rank = 1;
 }
 
 TEST(ValidPlans, MaySplitTensors) {
@@ -178,7 +180,9 @@ static const Mutation kTables[] = {
     MUTATION("StateTwice", "states: there are two 's'", addState(plan, 0); addState(plan, 0)),
     MUTATION("StateStage", "state 's': of stage 2, which is not there", addState(plan, 2)),
     MUTATION("StateOfParts", "schedules: a request comes in parts, between which state 's' would pass",
-             addState(plan, 0)),
+             addState(plan, 0);
+             instruction(first(plan), 0, 1).kind = InstructionKind::StateRead;
+             instruction(first(plan), 0, 1).op = 0),
     MUTATION("CaptureSlot", "capture point 'layer0': its program or slot",
              plan.capture_points[0]->slots[0]->slot = 6),
     MUTATION("CaptureStage", "capture point 'layer0': its program or slot",
@@ -349,7 +353,8 @@ static const Mutation kPrograms[] = {
     MUTATION("StateElsewhere", "reads a state that is not there or not of its stage", addState(plan, 1);
              instruction(first(plan), 0, 0).kind = InstructionKind::StateRead;
              instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
-    MUTATION("StateWriteResult", "writes a state that is not there", addState(plan, 0);
+    MUTATION("StateWriteResult", "takes 1 values and gives 1, which is not what its state needs",
+             addState(plan, 0);
              instruction(first(plan), 0, 0).kind = InstructionKind::StateWrite;
              instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
     MUTATION("CallWithBlocks", "has blocks, but is no if or loop",
@@ -400,7 +405,7 @@ static const Mutation kPrograms[] = {
     MUTATION("Precision", "products are in the dtype 10, expected bfloat16 or none",
              plan.precision = DType::Double),
     MUTATION("ScheduleEmpty", "no micro-batches or no slices", plan.schedules[0]->microbatches = 0),
-    MUTATION("ScheduleHuge", "there are 4294967295 micro-batches",
+    MUTATION("ScheduleHuge", "expected 4294967295 for 4294967295 micro-batches",
              plan.schedules[0]->microbatches = plan.schedules[0]->slices = 0xffffffff),
 };
 
@@ -527,7 +532,8 @@ static const Mutation kTraining[] = {
     MUTATION("StashOfNothing", "takes result 3 of stage 0, which has 1", train(plan);
              backward(plan).inputs[0]->index = 3),
     MUTATION("UpdateTakesValues", "takes a value from stage 0 in a phase", train(plan);
-             plan.programs[5]->inputs = std::move(weightPass(plan).inputs)),
+             plan.programs[5]->inputs.push_back(copyOf(weightPass(plan).inputs[0]));
+             update(plan).inputs[0]->slot = update(plan).slots++),
     MUTATION("UpdateTakesTheBatch", "takes input 0 of the request, which micro-batches split", train(plan);
              update(plan).inputs.push_back(std::make_unique<ProgramInput>());
              update(plan).inputs[0]->slot = update(plan).slots++),
@@ -563,7 +569,7 @@ static const Mutation kTraining[] = {
     MUTATION("SetupOfTrainable", "sets the program up with a weight that is trainable", setUp(plan);
              plan.weights[0]->trainable = true),
     MUTATION("OutputPhase", "is result 0 of stage 1, which has fewer", train(plan);
-             signature(plan).outputs[0]->phase = Phase::Update),
+             signature(plan).outputs[1]->stage = 1),
     MUTATION("OutputOfUpdateWithBatch",
              "it has a batch dimension, but is a sum over the batch, or of an update", train(plan);
              signature(plan).outputs[0]->merge = OutputMerge::Sum),

@@ -45,12 +45,13 @@ TEST(InspectJson, DescribesWeightsWithTheirShards) {
   EXPECT_EQ(
       compact(&(*object.getArray("weights"))[2]),
       R"({"aliases":["head.weight"],"devices":["cpu:1"],"dtype":"float32","name":"layer1.weight",)"
-      R"("role":"parameter","shape":[4,16],"shard_shapes":[[4,16]],"stage":1,"stages":[1],"style":""})");
+      R"("role":"parameter","shape":[4,16],"shard_shapes":[[4,16]],"stage":1,"stages":[1],"style":"","trainable":false})");
 }
 
 TEST(InspectJson, TellsWhatRanksOfAGroupExchange) {
   LoadedPlan loaded = load();
   loaded.plan->operators[1] = "spmd::all_reduce";
+  loaded.plan->programs[0]->blocks[0]->instructions[1]->kind = InstructionKind::Collective;
   loaded.plan->programs[0]->types[0]->slot = 4;
   EXPECT_EQ(compact(toJson(loaded).get("collectives")),
             R"([{"bytes":192,"kind":"all_reduce","module_path":"layer1","per_microbatch":true,"stage":0}])");

@@ -79,17 +79,7 @@ TEST(Simulate, WantsTimes) {
 }
 
 TEST(Simulate, HasNoTimesOfBackwardPasses) {
-  const Outcome outcome = simulateWith([](Plan &plan) {
-    for (uint32_t stage : {1, 0})
-      for (uint32_t microbatch : {0, 1}) {
-        auto &actions = plan.schedules[0]->ranks[stage]->actions;
-        if (stage == 0)
-          actions.push_back(makeAction(ActionKind::Recv, 0, microbatch, 1));
-        actions.push_back(makeAction(ActionKind::BackwardInput, stage, microbatch));
-        if (stage == 1)
-          actions.push_back(makeAction(ActionKind::Send, 1, microbatch, 0));
-      }
-  });
+  const Outcome outcome = simulateWith([](Plan &plan) { plan = std::move(*makeTrainingPlan()); });
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err,
               EndsWith(": has backward passes, whose times plans of this version do not predict\n"));

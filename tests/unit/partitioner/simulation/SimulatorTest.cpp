@@ -254,7 +254,7 @@ TEST(Simulator, LinksAreOfADirection) {
   costs.linkOverrides[{1, 0}] = {7, 6};
   const SimulationResult simulation =
       llvm::cantFail(simulate(scheduleOf(TrainingSchedule::OneForwardOneBackward, {2, 1, 1}), costs));
-  EXPECT_EQ(timelineOf(simulation, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.00", "R0.0<1 1.00-13.00",
+  EXPECT_EQ(timelineOf(simulation, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.00", "RG0.0<1 1.00-13.00",
                                               "B0.0 13.00-14.00", "W0.0 14.00-15.00"}));
 }
 
@@ -338,12 +338,12 @@ TEST(SimulatorErrors, SendsThatFaceEachOther) {
   // Rank 1: R F B W S R F B W S.
   auto &actions = schedule.ranks[1]->actions;
   std::rotate(actions.begin() + 2, actions.begin() + 4, actions.begin() + 7);
-  ASSERT_EQ(plan::toString(*actions[4]), "S1.0>0");
+  ASSERT_EQ(plan::toString(*actions[4]), "SG1.0>0");
   EXPECT_EQ(failureOf(schedule, costsOf({{1, 1, 1}, {1, 1, 1}})), "no error");
   PipelineCosts costs = costsOf({{1, 1, 1}, {1, 1, 1}});
   costs.overlapsTransfers = false;
   EXPECT_EQ(failureOf(schedule, costs),
-            "schedule 'gpipe': it cannot finish: rank 0 at S0.1>1, rank 1 at S1.0>0 would wait for ever");
+            "schedule 'gpipe': it cannot finish: rank 0 at S0.1>1, rank 1 at SG1.0>0 would wait for ever");
 }
 
 TEST(SimulatorErrors, CostsThatAreNone) {

@@ -257,7 +257,7 @@ TEST_P(CollectivesTest, AllReduceAllocatesItsResultOnly) {
 TEST_F(CollectiveFailures, NeedAGroup) {
   EXPECT_THAT([] { allReduce(at::ones({2})); },
               testing::ThrowsMessage<c10::Error>(
-                  HasSubstr("found no tensor group, expected a plan with tp above 1")));
+                  HasSubstr("found no group of ranks, expected a plan with several ranks")));
 }
 
 TEST_F(CollectiveFailures, SayWhichRanksCallOtherThings) {

@@ -93,7 +93,8 @@ TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
   auto admissions = std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
   States states(0);
   auto connect = [](CancellationToken &cancellation) {
-    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, 1, 2, cancellation);
+    static const std::map<uint32_t, std::vector<uint32_t>> groups;
+    return std::make_shared<LocalExchange>(2, groups, 1, 2, cancellation);
   };
   Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, admissions, admissions->enter(), states,
                   connect, fakeGpu(0));

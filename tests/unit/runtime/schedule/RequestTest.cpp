@@ -31,8 +31,8 @@ protected:
                   admissions->enter(),
                   RequestStates(states, 0, 0),
                   [](CancellationToken &cancellation) {
-                    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1,
-                                                           cancellation);
+                    static const std::map<uint32_t, std::vector<uint32_t>> groups;
+                    return std::make_shared<LocalExchange>(2, groups, transfers, 1, cancellation);
                   }};
   Exchange &exchange = request.exchange();
   MemoryAccountRef account{new MemoryAccount("test")};

@@ -306,18 +306,6 @@ TEST_F(TensorParallelTest, StuckRankFailsTheOthersAtTheDeadline) {
             "allow more time (--timeout)");
 }
 
-TEST_F(TensorParallelTest, NeedsAGroup) {
-  PlanWriter writer({0});
-  writer.input("x", tensorType(DType::Float, {4}));
-  StageWriter &stage = writer.stage(0);
-  stage.output(stage.call("spmd::all_reduce", {stage.input(0)}, "net"));
-  writer.output("y", 0, 0);
-  EXPECT_EQ(failureOf(open(writer)->run({at::ones({4})})),
-            "rank 0 (stage 0): net: spmd::all_reduce: found no tensor group, expected a plan with tp above "
-            "1, whose "
-            "ranks are one");
-}
-
 TEST_F(TensorParallelTest, RefusesGroupsOnOneGpuAndOtherOperators) {
   SplitLayers model(2, 1);
   SessionOptions options;
