@@ -6,6 +6,7 @@
 #include "runtime/comm/Collectives.h"
 #include "runtime/executor/Activity.h"
 #include "runtime/executor/SetupWatch.h"
+#include <ATen/Context.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 
@@ -52,6 +53,7 @@ llvm::Error Executor::fillSlots() {
       slot = device;
   }
   slots[code->deviceSlot()] = device;
+  slots[code->tf32Slot()] = at::globalContext().allowTF32CuDNN(at::Float32Op::CONV);
   for (const auto &weight : program.weights)
     slots[weight->slot] = weights.at(weight->weight);
   return llvm::Error::success();

@@ -12,11 +12,12 @@ using testing::ThrowsMessage;
 
 class StateStoreTest : public testing::Test {
 protected:
-  StateStoreTest() {
+  const plan::Plan &withStates() {
     add("rows", plan::StateScope::Sequence, 1).type->dims[1] =
         std::make_unique<plan::DimExpr>(plan::unknownDim());
     add("whole", plan::StateScope::Session, -1);
     add("sum", plan::StateScope::Step, -1);
+    return *writer.plan;
   }
   plan::State &add(const char *name, plan::StateScope scope, int32_t batchDim) {
     writer.plan->states.push_back(std::make_unique<plan::State>());
@@ -31,7 +32,7 @@ protected:
   static constexpr RequestPart first{0, 0, 0, 3}, second{0, 1, 3, 2};
 
   PlanWriter writer{{0}};
-  StateStore store{*writer.plan};
+  StateStore store{withStates()};
 };
 
 TEST_F(StateStoreTest, GivesPartsTheRowsOfTheirSamples) {

@@ -1,4 +1,5 @@
 //===- AdmissionControllerTest.cpp - Many requests from many threads ------===//
+#include "runtime/schedule/AdmissionController.h"
 #include "runtime/session/Session.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
