@@ -629,6 +629,13 @@ static void keepRows(Plan &plan) {
   plan.required_features = {"sequences"};
 }
 
+static void takeInOnePiece(Plan &plan) {
+  Schedule &schedule = *plan.schedules[0];
+  schedule.microbatches = 1;
+  for (const auto &rank : schedule.ranks)
+    llvm::erase_if(rank->actions, [](const auto &action) { return action->microbatch > 0; });
+}
+
 TEST(ValidPlans, MayKeepRows) {
   auto plan = makeTwoStagePlan();
   keepRows(*plan);
@@ -638,7 +645,7 @@ TEST(ValidPlans, MayKeepRows) {
 static const Mutation kSequences[] = {
     MUTATION("RowsWithoutBatch", "a state has rows for the batch in a signature that has no batch",
              keepRows(plan);
-             signature(plan).batch = -1),
+             signature(plan).batch = -1; takeInOnePiece(plan)),
     MUTATION("RowsOfKnownNumber", "it has 4 rows, expected a number that each sequence decides",
              keepRows(plan);
              *plan.states[0]->type->dims[0] = constantDim(4)),
