@@ -33,23 +33,23 @@ static SmallVector<StateOp> statesOf(func::FuncOp function) {
   return states;
 }
 
-/// The dimensions of a state that may have a row for each of `samples` samples: the one that the first
-/// request leaves as long as the batch, or each that is so long from the beginning.
+/// Candidates for a state's batch dimension. If the example request expands one dimension from 1 to the size
+/// of the batch, that one; if it expands none, each that has the size of the batch. Otherwise none.
 static Dims rowDimsOf(StateOp state, const InferredValues &example, int64_t samples) {
   UpdateOp update = updateOf(state);
   auto before = dyn_cast<RankedTensorType>(state.getType()),
        after = update ? example.tensors.lookup(update.getValue()) : RankedTensorType();
   if (!before || !after || !before.hasStaticShape() || before.getRank() != after.getRank())
     return {};
-  Dims grown, whole;
+  Dims expanded, unchanged;
   for (auto [dim, sizes] : llvm::enumerate(llvm::zip(before.getShape(), after.getShape()))) {
     auto [own, next] = sizes;
     if (own != next && (own != 1 || next != samples))
       return {};
     if (next == samples)
-      (own == next ? whole : grown).push_back(dim);
+      (own == next ? unchanged : expanded).push_back(dim);
   }
-  return grown.empty() ? whole : grown.size() == 1 ? grown : Dims();
+  return expanded.empty() ? unchanged : expanded.size() == 1 ? expanded : Dims();
 }
 
 namespace {
@@ -72,7 +72,8 @@ struct InferStateRows : impl::InferStateRowsBase<InferStateRows> {
     func::FuncOp function = getOperation();
     const SmallVector<StateOp> states = statesOf(function);
     const int64_t samples = ExampleShapes(function).sizes().lookup(batch);
-    if (states.empty() || samples == 0)
+    // Of one sample, each dimension of size 1 would have a row.
+    if (states.empty() || samples < 2)
       return;
     Quiet quiet(&getContext());
     auto example = inferExampleShapes(function);
@@ -86,7 +87,8 @@ struct InferStateRows : impl::InferStateRowsBase<InferStateRows> {
         return;
       most = std::max(most, candidates.back().size());
     }
-    // Where several dimensions have the batch's size, states that are alike have it in the same place.
+    // Tries the n-th candidate of all states together, not all combinations: states that are alike have their
+    // batch dimension at the same index.
     for (size_t choice = 0; choice < std::min(most, kMaxTries); ++choice) {
       Dims dims;
       for (const Dims &own : candidates)

@@ -400,6 +400,8 @@ static Error checkSchedules(const Plan &plan) {
   for (const auto &schedule : plan.schedules) {
     if (!schedule || schedule->signature >= plan.signatures.size() || hasNull(schedule->ranks))
       return invalid("schedules", "one is missing, incomplete, or of a signature that is not there");
+    if (!scheduled.insert(schedule->signature).second)
+      return invalid("schedules", "signature " + Twine(schedule->signature) + " has several");
     if (Error error = checkText("schedules", schedule->name))
       return error;
     if (Error error = checkSchedule(plan, *schedule))
@@ -410,7 +412,6 @@ static Error checkSchedules(const Plan &plan) {
                        "a request comes in parts, between which state '" + state->name + "' would pass");
     if (Error error = checkSequences(plan, *schedule, microbatches))
       return error;
-    scheduled.insert(schedule->signature);
   }
   if (scheduled.size() != plan.signatures.size())
     return invalid("schedules", "a signature has none");

@@ -8,6 +8,8 @@ namespace cleave::runtime {
 
 Microbatches::Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes)
     : signature(signature), samples(signature.batch >= 0 ? sizes[signature.batch] : 0) {
+  for (const auto &output : signature.outputs)
+    isSum.push_back(output->merge == plan::OutputMerge::Sum);
   const auto microbatches = uint32_t(wanted > 1 ? std::min<int64_t>(wanted, samples) : 1);
   symbolSizes.assign(microbatches, std::move(sizes));
   for (uint32_t microbatch = 0; microbatches > 1 && microbatch < microbatches; ++microbatch) {

@@ -17,7 +17,7 @@ namespace cleave::runtime {
 class Microbatches {
 public:
   /// \param wanted  micro-batches of the plan (plan::microbatchesOfAll).
-  /// \param sizes   by symbol of the signature. `signature` must outlive the result.
+  /// \param sizes   by symbol of the signature. `signature` must outlive all calls but `merged` and `count`.
   Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes);
 
   uint32_t count() const { return symbolSizes.size(); }
@@ -50,12 +50,12 @@ private:
   /// The dimension along which an output is joined.
   std::optional<uint32_t> batchDimOf(size_t leaf) const;
   /// True if an output is a sum. Its terms are stacked along a first dimension until all are there.
-  bool sums(size_t leaf) const {
-    return count() > 1 && signature.outputs[leaf]->merge == plan::OutputMerge::Sum;
-  }
+  bool sums(size_t leaf) const { return count() > 1 && isSum[leaf]; }
 
   const plan::Signature &signature;
   const int64_t samples;
+  /// By output: whether it is a sum over the micro-batches.
+  std::vector<bool> isSum;
   /// By micro-batch, then by symbol.
   std::vector<std::vector<int64_t>> symbolSizes;
 };

@@ -175,7 +175,7 @@ void Executor::execute(const LoadedInstruction &instruction) {
     return callCollective(instruction);
   case InstructionKind::StateAccumulate:
     return context->states->accumulate(instruction.source->op, context->part.position,
-                                       take(instruction.operands[0]).toTensor());
+                                       take(instruction.operands[0]).toTensor(), device);
   case InstructionKind::WeightWrite:
     return writeWeight(instruction);
   default:

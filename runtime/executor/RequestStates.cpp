@@ -96,8 +96,9 @@ at::Tensor RequestStates::sum(uint32_t state, uint32_t position, c10::Device dev
   return zeros;
 }
 
-void RequestStates::accumulate(uint32_t state, uint32_t position, const at::Tensor &value) {
-  at::Tensor all = sum(state, position, value.device());
+void RequestStates::accumulate(uint32_t state, uint32_t position, const at::Tensor &value,
+                               c10::Device device) {
+  at::Tensor all = sum(state, position, device);
   TORCH_CHECK(value.sizes() == all.sizes(), "found ", value.sizes(), " for a sum of sizes ", all.sizes());
   all.add_(value);
 }

@@ -11,18 +11,18 @@
 
 namespace cleave::runtime {
 
-/// The part of a request that one run of a program has.
+/// A micro-batch of a request on one rank: what one run of a program works on.
 struct RequestPart {
-  /// See StateKey.
+  /// As in StateKey: `microbatch` counts those of all data-parallel ranks.
   uint32_t position = 0, microbatch = 0;
-  /// Its samples of the batch, and their number; 0 where the signature has no batch.
+  /// Its first sample in the batch, and the number of its samples; 0 if the signature has no batch.
   int64_t firstSample = 0, samples = 0;
 };
 
 /// A session's states as one request sees them. It reads what earlier requests have left, and writes beside
 /// that; `commit` replaces the old values by the new ones, all at once, so a request that fails changes
-/// nothing. A state is read and written by the rank of its stage alone, so ranks may use one object at a
-/// time.
+/// nothing. Ranks may call `read`, `write`, `accumulate` and `sum` concurrently: each uses the entries of its
+/// own position alone. `commit` and `discard` may be called when no rank runs any more.
 class RequestStates {
 public:
   /// `store` must outlive the result.
@@ -30,16 +30,16 @@ public:
   /// \param batch     samples of the request; 0 where it reads no states of the scope Sequence.
   RequestStates(StateStore &store, uint64_t sequence, int64_t batch);
 
-  /// The value that the last successful request has left; if there is none, `initial`, of which a state with
-  /// rows gives those of the part: each is a copy of the only one, or they are those of its samples. Throws
-  /// if `initial` has another number of rows.
+  /// The value that the last successful request has left, or `initial` if there is none. For a state with a
+  /// batch dimension `initial` has one row, which is repeated for each sample of the part, or a row for each
+  /// sample of the request, of which the part's are returned. Throws for any other number of rows.
   c10::IValue read(uint32_t state, const RequestPart &part, c10::IValue initial) const;
   /// Takes a contiguous tensor that nothing else refers to. Of any other value it stores a copy: the value
   /// may be the caller's, or a view of something larger. Throws if a state with rows would have others than
   /// the part.
   void write(uint32_t state, const RequestPart &part, c10::IValue value);
-  /// Adds to a sum over the request (scope Step), which is zero before.
-  void accumulate(uint32_t state, uint32_t position, const at::Tensor &value);
+  /// Adds to a sum over the request (scope Step), which is zero before, in memory on `device`.
+  void accumulate(uint32_t state, uint32_t position, const at::Tensor &value, c10::Device device);
   /// That sum, in memory of its own on `device`; the caller may write to it.
   at::Tensor sum(uint32_t state, uint32_t position, c10::Device device);
   /// `value`, or a copy if it shares memory with a state. For callers that may write to the result.

@@ -12,16 +12,17 @@
 
 namespace cleave::runtime {
 
-/// Names a value that lasts from request to request.
+/// Names a value that lasts from request to request. What only the scope Sequence has is 0 in the others,
+/// which is also a valid id; the state's scope tells them apart.
 struct StateKey {
-  /// Scope Sequence: the sequence id of the requests; otherwise 0.
+  /// Scope Sequence: the sequence id of the requests.
   uint64_t sequence = 0;
   /// Index of the rank among those that share its stages: tensor-parallel ranks keep copies, or parts;
   /// data-parallel ranks keep rows of their own.
   uint32_t position = 0;
+  /// Index in Plan.states.
   uint32_t state = 0;
-  /// Scope Sequence: the micro-batch whose rows it holds, among those of all data-parallel ranks; otherwise
-  /// 0.
+  /// Scope Sequence: the micro-batch whose rows it holds, counted over all data-parallel ranks.
   uint32_t microbatch = 0;
 
   auto operator<=>(const StateKey &) const = default;

@@ -13,8 +13,7 @@
 
 namespace cleave::runtime {
 
-/// Limits the number of requests under way, of which there is one at a time for each sequence, and records
-/// when the last one ended. Thread-safe.
+/// Admits up to `limit` requests at a time, and at most one for each sequence id. Thread-safe.
 class AdmissionController {
 public:
   using Clock = std::chrono::steady_clock;
@@ -30,13 +29,13 @@ public:
     void operator()(AdmissionController *admissions) const { admissions->leave(room, sequence); }
   };
   using Admission = std::unique_ptr<AdmissionController, Leave>;
-  /// Waits until there is room for a request, and none of the same sequence is under way. Null if that took
-  /// `timeout` after the last request ended.
+  /// Waits until there is room for a request, and none of the same sequence is under way. Null if there is
+  /// none by the deadline: `timeout` after the call or after the last request ended, whichever is later.
   Admission enter(std::optional<uint64_t> sequence = std::nullopt);
   /// Waits until no request is under way, and lets none in. Null as for `enter`.
   Admission enterAlone();
-  /// Notes that a request has ended: with its result, or failed while ranks may still work on it. The
-  /// deadlines of the requests behind it count from now on.
+  /// Records that a request has ended, with its result or failed, which moves the deadline of callers that
+  /// wait. Ranks may still work on it: its room is free when its Admission is destroyed.
   void recordEnd();
   Clock::time_point lastEnd() const;
 

@@ -24,10 +24,11 @@ std::vector<ValueFlow> flowsOf(const plan::Plan &plan, uint32_t signature) {
   return flows;
 }
 
-ProgramRun::ProgramRun(const plan::Signature &signature, const plan::Program &program,
-                       std::unique_ptr<Executor> loaded, uint32_t rankPosition,
-                       llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches)
-    : signature(signature), program(program), executor(std::move(loaded)), rankPosition(rankPosition),
+ProgramRun::ProgramRun(const plan::Plan &plan, const plan::Program &program, std::unique_ptr<Executor> loaded,
+                       uint32_t rankPosition, llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches)
+    : signature(*plan.signatures[program.signature]), program(program), executor(std::move(loaded)),
+      rankPosition(rankPosition),
+      changesWeights(llvm::any_of(plan.weights, [](const auto &weight) { return weight->trainable; })),
       readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
     if (signature.outputs[leaf]->stage == program.stage && signature.outputs[leaf]->phase == program.phase &&
@@ -88,6 +89,9 @@ at::Tensor ProgramRun::outputOf(const Request &request, uint32_t global, Leaf le
                                 const c10::IValue &result) const {
   TORCH_CHECK(result.isTensor(), "output ", leaf.leaf, " is a ", result.tagKind(), ", expected a tensor");
   try {
+    // The next step writes to the weights, and to what shares their memory.
+    if (changesWeights)
+      return result.toTensor().clone();
     return withOwnElements(request.states.copiedIfAliased(result.toTensor(), partOf(request, global)));
   } catch (const std::exception &exception) {
     const std::string maker = executor->makerOf(leaf.result);

@@ -35,9 +35,8 @@ class ProgramRun {
 public:
   /// \param rankPosition  of the rank among those that share its stages.
   /// \param flows         of the signature (flowsOf).
-  ProgramRun(const plan::Signature &signature, const plan::Program &program,
-             std::unique_ptr<Executor> executor, uint32_t rankPosition, llvm::ArrayRef<ValueFlow> flows,
-             uint32_t microbatches);
+  ProgramRun(const plan::Plan &plan, const plan::Program &program, std::unique_ptr<Executor> executor,
+             uint32_t rankPosition, llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches);
 
   /// From now on runs the program as CUDA graphs, on the GPU `device`.
   void useGraphs(const plan::Plan &plan, DevicePlugin &plugin, c10::Device device) {
@@ -91,6 +90,8 @@ private:
   /// Null where the executor runs the program.
   std::unique_ptr<GraphedStage> graph;
   const uint32_t rankPosition;
+  /// True if an update of the plan may change weights.
+  const bool changesWeights;
   std::vector<Leaf> leaves;
   /// By result: number of flows that take it.
   std::vector<uint32_t> readers;

@@ -49,9 +49,9 @@ Error Rank::loadProgram(const plan::Program &program, Operators &operators) {
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
-  part.programs.push_back(std::make_unique<ProgramRun>(
-      *plan.signatures[program.signature], program, std::move(*executor),
-      index % plan::ranksPerDeviceGroup(plan), part.flows, scheduleOf(plan, program.signature).microbatches));
+  part.programs.push_back(std::make_unique<ProgramRun>(plan, program, std::move(*executor),
+                                                       index % plan::ranksPerDeviceGroup(plan), part.flows,
+                                                       scheduleOf(plan, program.signature).microbatches));
   if (options.cudaGraphs && worker.plugin())
     part.programs.back()->useGraphs(plan, *worker.plugin(), worker.device());
   return Error::success();

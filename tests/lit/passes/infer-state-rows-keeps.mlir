@@ -16,6 +16,17 @@ func.func @counts(%x: !x) -> !cleave.tensor attributes {cleave.symbols = {batch 
   return %1 : !cleave.tensor
 }
 
+// Of one sample, whether the state has a row for it or is one for all cannot be told.
+// CHECK-LABEL: func.func @one_sample
+func.func @one_sample(%x: !x) -> !cleave.tensor attributes {cleave.symbols = {batch = 1 : i64}} {
+  %zeros = cleave.param "h" {role = "buffer"} : tensor<1x8xf32>
+  %one = cleave.constant(1 : i64) : i64
+  %h = cleave.state "h" from %zeros : (tensor<1x8xf32>) -> tensor<1x8xf32>
+  %0 = aten.add.Tensor(%h, %x, %one) : (tensor<1x8xf32>, !x, i64) -> !cleave.tensor
+  cleave.update "h" %0 : !cleave.tensor
+  return %0 : !cleave.tensor
+}
+
 // Each row would depend on all of them.
 // CHECK-LABEL: func.func @mixes_rows
 func.func @mixes_rows(%x: !x) -> !cleave.tensor attributes {cleave.symbols = {batch = 4 : i64}} {

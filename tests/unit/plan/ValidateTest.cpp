@@ -398,6 +398,11 @@ static const Mutation kPrograms[] = {
     MUTATION("ConstantDeep", "a constant is nested deeper than 24",
              second(plan).constants[0]->value = nest(1000, ConstantKind::Tuple, &Constant::items)),
     MUTATION("ScheduleMissing", "schedules: a signature has none", plan.schedules.clear()),
+    MUTATION("ScheduleTwice", "schedules: signature 0 has several",
+             plan.schedules.push_back(copyOf(plan.schedules[0]))),
+    MUTATION("TieOfNothing", "group 0: no bucket sums over this tie",
+             plan.groups.push_back(std::make_unique<Group>());
+             plan.groups[0]->axis = Axis::Tied; plan.groups[0]->ranks = {0, 1}),
     MUTATION("ScheduleSignature", "of a signature that is not there", plan.schedules[0]->signature = 1),
     MUTATION("ScheduleNullRank", "schedules: one is missing, incomplete",
              plan.schedules[0]->ranks[0].reset()),
@@ -653,6 +658,10 @@ static const Mutation kSequences[] = {
              plan.states[0]->batch_dim = -1),
     MUTATION("SequencesNotListed", "the plan uses 'sequences' and does not list it", keepRows(plan);
              plan.required_features.clear()),
+    MUTATION("SumOfAnUpdate", "it is a sum over micro-batches, but comes from an update, which runs once",
+             train(plan);
+             signature(plan).outputs[0]->phase = Phase::Update;
+             signature(plan).outputs[0]->merge = OutputMerge::Sum),
     MUTATION("RowsInAnUpdate",
              "reads or writes a state with rows for the batch, expected in a forward program", train(plan);
              plan.states[0]->scope = StateScope::Sequence; plan.states[0]->batch_dim = 0;

@@ -110,7 +110,7 @@ TEST_F(StateStoreTest, CountsBytesAndCopiesWhatOthersReferTo) {
 TEST_F(StateStoreTest, SumsLastAsLongAsARequest) {
   RequestStates request(store, 0, 0);
   for (int i = 0; i < 2; ++i)
-    request.accumulate(sum, 0, at::ones({2, 4}));
+    request.accumulate(sum, 0, at::ones({2, 4}), at::kCPU);
   EXPECT_TRUE(at::equal(request.sum(sum, 0, at::kCPU), at::full({2, 4}, 2.f)));
   request.commit();
   EXPECT_TRUE(at::equal(RequestStates(store, 0, 0).sum(sum, 0, at::kCPU), at::zeros({2, 4})));
