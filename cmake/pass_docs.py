@@ -11,9 +11,9 @@ TITLE = """# Passes
 What does each pass do, and with which options? `cleave-opt FILE --PASS=OPTION=VALUE` runs one of these on text; `cleave compile
 --emit-ir DIR` writes the IR after each. MLIR's own `canonicalize` and `cse` are there too. [Adding a pass](adding-a-pass.md) adds one.
 
-In the order of `cleave compile`: [strip-boundaries](#strip-boundaries), [infer-types](#infer-types), [fold-sizes](#fold-sizes),
-[rewrite-idioms](#rewrite-idioms), [lower-precision](#lower-precision), [annotate-sharding](#annotate-sharding),
-[propagate-sharding](#propagate-sharding), [insert-reshards](#insert-reshards), [partition-spmd](#partition-spmd),
+In the order of `cleave compile`: [strip-boundaries](#strip-boundaries), [infer-state-rows](#infer-state-rows),
+[infer-types](#infer-types), [fold-sizes](#fold-sizes), [rewrite-idioms](#rewrite-idioms), [lower-precision](#lower-precision),
+[annotate-sharding](#annotate-sharding), [propagate-sharding](#propagate-sharding), [insert-reshards](#insert-reshards), [partition-spmd](#partition-spmd),
 [optimize-collectives](#optimize-collectives), [assign-stages](#assign-stages), [assign-schedule](#assign-schedule),
 [split-stages](#split-stages). For tests: [print-sharding-groups](#print-sharding-groups).
 

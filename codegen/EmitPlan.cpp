@@ -184,9 +184,9 @@ void PlanEmitter::addMemory(plan::Prediction &prediction, StageOp stage, const M
                             uint32_t tpRank) {
   auto function = stage->getParentOfType<func::FuncOp>();
   ExampleShapes shapes(function);
-  int64_t activations =
-      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tpRank))
-          .activationBytes;
+  int64_t activations = memoryOf(stage, microbatch.inferred, microbatch.shapes,
+                                 threadsOf(function, stage, tpRank), scheduleOf(function).getMicrobatches())
+                            .activationBytes;
   // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
   // the outputs.
   if (microbatch.isPart && tpRank == 0)
@@ -352,8 +352,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
       return failure();
   }
   addShardingGroups(function);
-  if (StringAttr batch = schedule.getBatch())
-    result->signatures.back()->batch = int32_t(symbols.lookup(batch));
+  setBatch(function, schedule.getBatch(), symbols, *result->signatures.back());
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
   if (auto target = decisionOf<TargetAttr>(function); target && index == 0)

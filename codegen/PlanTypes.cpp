@@ -176,4 +176,21 @@ std::unique_ptr<plan::Tree> treeOf(Attribute tree) {
   return result;
 }
 
+void setBatch(func::FuncOp function, StringAttr split, const SymbolIndices &symbols,
+              plan::Signature &signature) {
+  if (split)
+    signature.batch = int32_t(symbols.lookup(split));
+  function.walk([&](StateOp state) {
+    auto dim = state.getBatchDim();
+    if (!dim)
+      return;
+    auto layout = cast<LayoutAttr>(cast<RankedTensorType>(state.getType()).getEncoding());
+    signature.batch = int32_t(symbols.lookup(layout.getDims()[*dim]));
+    const int64_t rows = cast<RankedTensorType>(state.getInitial().getType()).getDimSize(*dim);
+    plan::Symbol &batch = *signature.symbols[signature.batch];
+    if (rows > 1)
+      batch.min = batch.max = rows;
+  });
+}
+
 } // namespace cleave

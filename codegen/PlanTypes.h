@@ -9,6 +9,7 @@
 #include "codegen/plan/Plan.h"
 #include "ir/Cleave.h"
 #include "ir/SymbolicDim.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringMap.h"
 #include <memory>
@@ -26,6 +27,11 @@ std::unique_ptr<plan::TensorType> tensorTypeOf(mlir::Type type, const SymbolIndi
 std::unique_ptr<plan::Constant> constantOf(mlir::Attribute value, mlir::Type type);
 /// What a tensor-parallel rank holds of the dimension that `sharding` splits.
 std::unique_ptr<plan::DimRanges> rangesOf(ShardingAttr sharding, uint32_t tpRank);
+/// Sets the batch of a signature: the dimension that is split, or that names the rows of states. States that
+/// begin with several rows fix its size.
+/// \param split  null where the batch is not split.
+void setBatch(mlir::func::FuncOp function, mlir::StringAttr split, const SymbolIndices &symbols,
+              plan::Signature &signature);
 inline plan::Phase planPhaseOf(Phase phase) { return static_cast<plan::Phase>(phase); }
 /// Converts a tree attribute of ir/Signature.h.
 std::unique_ptr<plan::Tree> treeOf(mlir::Attribute tree);

@@ -197,6 +197,12 @@ uint32_t ProgramEmitter::stateOf(StateOp state) {
     entry->second->name = state.getName().str();
     entry->second->type = tensorTypeOf(state.getType(), symbols);
     entry->second->stage = stage;
+    if (auto dim = state.getBatchDim()) {
+      entry->second->scope = plan::StateScope::Sequence;
+      entry->second->batch_dim = int32_t(*dim);
+      // Each sequence has as many rows as its first request.
+      *entry->second->type->dims[*dim] = plan::unknownDim();
+    }
   }
   return entry - tables.states.begin();
 }

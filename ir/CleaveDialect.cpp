@@ -131,16 +131,42 @@ static bool mayHold(Type state, Type value) {
          (state.isIntOrFloat() ? state == value : state.getTypeID() == value.getTypeID());
 }
 
+/// A state with rows has one named size, and its initial value another size in that dimension alone.
+static LogicalResult verifyRows(StateOp op, uint64_t dim) {
+  auto type = dyn_cast<RankedTensorType>(op.getType()),
+       initial = dyn_cast<RankedTensorType>(op.getInitial().getType());
+  auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
+  if (!layout || dim >= uint64_t(type.getRank()) || type.getNumDynamicDims() != 1 ||
+      !type.isDynamicDim(dim) || !isDimName(layout.getDims()[dim]))
+    return op.emitOpError("found ") << op.getType() << ", expected a type with a name in dimension " << dim
+                                    << " alone, the batch's";
+  if (!initial || !initial.hasStaticShape() || initial.getElementType() != type.getElementType() ||
+      initial.getRank() != type.getRank() ||
+      llvm::any_of(llvm::seq<uint64_t>(0, type.getRank()),
+                   [&](uint64_t i) { return i != dim && initial.getDimSize(i) != type.getDimSize(i); }))
+    return op.emitOpError("found initial value ")
+           << op.getInitial().getType() << " for rows of a state of type " << type;
+  return success();
+}
+
+static LogicalResult verifyTypes(StateOp op) {
+  if (auto dim = op.getBatchDim())
+    return verifyRows(op, *dim);
+  auto tensor = dyn_cast<RankedTensorType>(op.getType());
+  if (tensor && !tensor.hasStaticShape())
+    return op.emitOpError("found ") << op.getType()
+                                    << ", expected a type without named sizes, which requests may change";
+  if (!mayHold(op.getType(), op.getInitial().getType()))
+    return op.emitOpError("found initial value ")
+           << op.getInitial().getType() << " for a state of type " << op.getType();
+  return success();
+}
+
 LogicalResult StateOp::verify() {
   if (getName().empty())
     return emitOpError("found no name, expected the path of an attribute");
-  auto tensor = dyn_cast<RankedTensorType>(getType());
-  if (tensor && !tensor.hasStaticShape())
-    return emitOpError("found ") << getType()
-                                 << ", expected a type without named sizes, which requests may change";
-  if (!mayHold(getType(), getInitial().getType()))
-    return emitOpError("found initial value ")
-           << getInitial().getType() << " for a state of type " << getType();
+  if (failed(verifyTypes(*this)))
+    return failure();
   WalkResult others = getOperation()->getParentRegion()->walk(
       [&](StateOp other) { return WalkResult(failure(other != *this && other.getName() == getName())); });
   if (others.wasInterrupted())

@@ -123,8 +123,15 @@ def StateOp : CleaveOp<"state", [MemoryEffects<[MemWrite]>]> {
     ```mlir
     %h = cleave.state "cell.hidden" from %zeros : (tensor<4xf32>) -> tensor<4xf32>
     ```
+    - `batch_dim`: the dimension that has a row for each sample of the batch, so that parts of the batch have parts of the
+      state. It is named in the type, and the only one that is. `initial` has one row for all samples, or as many rows as
+      the batch of each request.
+    ```mlir
+    %h = cleave.state "cell.hidden" from %zeros {batch_dim = 0 : i64}
+           : (tensor<1x8xf32>) -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+    ```
   }];
-  let arguments = (ins StrAttr:$name, AnyType:$initial);
+  let arguments = (ins StrAttr:$name, AnyType:$initial, OptionalAttr<I64Attr>:$batch_dim);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$name `from` $initial attr-dict `:` functional-type($initial, $result)";
   let hasVerifier = 1;

@@ -4,6 +4,23 @@
 
 include "mlir/Pass/PassBase.td"
 
+def InferStateRows : Pass<"infer-state-rows", "::mlir::func::FuncOp"> {
+  let summary = "finds states that have a row for each sample of the batch";
+  let description = [{
+    ```mlir
+    %h = cleave.state "h" from %zeros : (tensor<1x8xf32>) -> tensor<1x8xf32>
+    // becomes
+    %h = cleave.state "h" from %zeros {batch_dim = 0 : i64}
+           : (tensor<1x8xf32>) -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+    ```
+    where each request leaves a row for each sample in the state, and its initial value has one row, which is then that of
+    every sample, or as many as the batch of the example inputs. Changes nothing unless all states of the function are such,
+    and the function, with these states, runs on parts of the batch and gives results of the same shapes: then every sample
+    has its own row, and no other. Needs no types.
+  }];
+  let options = [Option<"batch", "batch", "std::string", "\"batch\"", "the dimension that is the batch">];
+}
+
 def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
   let summary = "gives every tensor its dtype, shape and strides";
   let description = [{

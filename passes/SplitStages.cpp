@@ -164,6 +164,13 @@ private:
     return ordered;
   }
 
+  /// Puts the updates of states behind all uses of their values, which the states can then take without a
+  /// copy.
+  static void updateLast(YieldOp yield) {
+    for (UpdateOp update : llvm::to_vector(yield->getBlock()->getOps<UpdateOp>()))
+      update->moveBefore(yield);
+  }
+
   void replaceBody() {
     Operation *terminator = block.getTerminator();
     OpBuilder b(terminator);
@@ -185,7 +192,9 @@ private:
       }
       auto op = b.create<StageOp>(terminator->getLoc(), types, own.stage, inputs, own.phase);
       op.getBody().takeBody(built.body);
-      OpBuilder::atBlockEnd(&op.getBody().front()).create<YieldOp>(terminator->getLoc(), yielded);
+      auto yield =
+          OpBuilder::atBlockEnd(&op.getBody().front()).create<YieldOp>(terminator->getLoc(), yielded);
+      updateLast(yield);
       results[own].map(ArrayRef<Value>(built.outputs.getArrayRef()), op.getResults());
     }
     for (OpOperand &operand : terminator->getOpOperands()) {

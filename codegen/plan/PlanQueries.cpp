@@ -40,6 +40,18 @@ std::vector<CollectiveInfo> collectivesOf(const Plan &plan) {
   return collectives;
 }
 
+bool usesSequences(const Plan &plan, uint32_t signature) {
+  auto isOfSequence = [&](const auto &instruction) {
+    return (instruction->kind == InstructionKind::StateRead ||
+            instruction->kind == InstructionKind::StateWrite) &&
+           plan.states[instruction->op]->scope == StateScope::Sequence;
+  };
+  auto usesOne = [&](const auto &block) { return llvm::any_of(block->instructions, isOfSequence); };
+  return llvm::any_of(plan.programs, [&](const auto &program) {
+    return program->signature == signature && llvm::any_of(program->blocks, usesOne);
+  });
+}
+
 std::vector<std::vector<uint32_t>> stagesOfWeights(const Plan &plan) {
   std::vector<std::set<uint32_t>> stages(plan.weights.size());
   for (const auto &program : plan.programs)

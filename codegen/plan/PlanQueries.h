@@ -27,6 +27,9 @@ struct CollectiveInfo {
 /// Collectives of tensor-parallel rank 0, in program order.
 std::vector<CollectiveInfo> collectivesOf(const plan::Plan &plan);
 
+/// True if a program of the signature reads or writes a state of the scope Sequence.
+bool usesSequences(const plan::Plan &plan, uint32_t signature);
+
 /// By weight: the stages whose programs use it, ascending.
 std::vector<std::vector<uint32_t>> stagesOfWeights(const plan::Plan &plan);
 

@@ -43,6 +43,10 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
   if (action->kind == ActionKind::Reduce) {
     if (action->bucket >= plan.buckets.size() || !partOf(*plan.buckets[action->bucket], action->stage))
       return refuse(toString(*action) + ": the bucket does not exist or has nothing of this stage");
+    if (llvm::none_of(plan.programs, [&](const auto &program) {
+          return program->signature == schedule.signature && program->phase != Phase::Forward;
+        }))
+      return refuse(toString(*action) + ": its signature has forward programs alone, which sum nothing");
     return Error::success();
   }
   if (!isTransport(action->kind))
@@ -230,7 +234,7 @@ std::string Simulation::missing(const Action &action) const {
     return run.empty() ? missingForUpdate(stage) : run;
   }
   case Kind::Reduce:
-    return missingRuns(stage, {Kind::BackwardInput, Kind::BackwardWeight});
+    return missingRuns(stage, {Kind::Forward, Kind::BackwardInput, Kind::BackwardWeight});
   case Kind::Send:
   case Kind::SendGrad:
     return missingForSend(action);
@@ -326,8 +330,8 @@ uint64_t Simulation::count(ActionKind kind, uint32_t stage) const {
   return found == runs.end() ? 0 : found->second;
 }
 
-/// Every program must run once per micro-batch, updates once, and every bucket must be reduced if its states
-/// are used.
+/// Every program must run once per micro-batch, an update once. That buckets are reduced before it is checked
+/// when it runs (`missingForUpdate`).
 Error Simulation::checkComplete() const {
   static constexpr std::pair<ActionKind, const char *> kKinds[] = {
       {ActionKind::Forward, "forward"},

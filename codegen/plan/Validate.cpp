@@ -380,11 +380,28 @@ static const State *stateBetweenMicrobatches(const Plan &plan, uint32_t signatur
   return nullptr;
 }
 
+/// Rows of a sequence are kept by micro-batch, so all signatures that use them have the same ones.
+static Error checkSequences(const Plan &plan, const Schedule &schedule,
+                            std::optional<uint32_t> &microbatches) {
+  if (!usesSequences(plan, schedule.signature))
+    return Error::success();
+  if (plan.signatures[schedule.signature]->batch < 0)
+    return invalid("schedules", "a state has rows for the batch in a signature that has no batch");
+  if (microbatches.value_or(schedule.microbatches) != schedule.microbatches)
+    return invalid("schedules", "signatures with the same states have " + Twine(*microbatches) + " and " +
+                                    Twine(schedule.microbatches) + " micro-batches");
+  microbatches = schedule.microbatches;
+  return Error::success();
+}
+
 static Error checkSchedules(const Plan &plan) {
   std::set<uint32_t> scheduled;
+  std::optional<uint32_t> microbatches;
   for (const auto &schedule : plan.schedules) {
     if (!schedule || schedule->signature >= plan.signatures.size() || hasNull(schedule->ranks))
       return invalid("schedules", "one is missing, incomplete, or of a signature that is not there");
+    if (!scheduled.insert(schedule->signature).second)
+      return invalid("schedules", "signature " + Twine(schedule->signature) + " has several");
     if (Error error = checkText("schedules", schedule->name))
       return error;
     if (Error error = checkSchedule(plan, *schedule))
@@ -393,7 +410,8 @@ static Error checkSchedules(const Plan &plan) {
       if (const State *state = stateBetweenMicrobatches(plan, schedule->signature))
         return invalid("schedules",
                        "a request comes in parts, between which state '" + state->name + "' would pass");
-    scheduled.insert(schedule->signature);
+    if (Error error = checkSequences(plan, *schedule, microbatches))
+      return error;
   }
   if (scheduled.size() != plan.signatures.size())
     return invalid("schedules", "a signature has none");

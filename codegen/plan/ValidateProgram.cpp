@@ -327,6 +327,8 @@ Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
     return refuse("writes a sum over a step, or adds to a state that is none");
   if (isSum && reads != (program.phase == Phase::Update))
     return refuse("reads a sum over a step before the update, or adds to it there");
+  if (plan.states[instruction.op]->scope == StateScope::Sequence && program.phase != Phase::Forward)
+    return refuse("reads or writes a state with rows for the batch, expected in a forward program alone");
   return Error::success();
 }
 

@@ -107,6 +107,9 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     if (output->phase > Phase::MAX || output->merge > OutputMerge::MAX)
       return invalid(where + ", output '" + output->name + "'",
                      "it is of an unknown phase, or merged in an unknown way");
+    if (output->merge == OutputMerge::Sum && output->phase == Phase::Update)
+      return invalid(where + ", output '" + output->name + "'",
+                     "it is a sum over micro-batches, but comes from an update, which runs once");
     const bool isPerMicrobatch = output->merge == OutputMerge::Join && output->phase != Phase::Update;
     if (!isPerMicrobatch && signature.batch >= 0 && batchDimension(*output->type, signature.batch))
       return invalid(where + ", output '" + output->name + "'",

@@ -28,8 +28,8 @@ static Error checkStateShards(const Plan &plan, const Twine &where, const State 
   return Error::success();
 }
 
-/// A sum over a step is made of zeros, so its type must be known; micro-batches have rows of a value that
-/// lasts for sequences.
+/// A sum over a step is created as zeros, so its shape and dtype must be known. A state has a batch dimension
+/// if and only if its scope is Sequence.
 static Error checkScope(const Twine &where, const State &state) {
   if (state.scope > StateScope::MAX)
     return invalid(where, "its scope is unknown");
@@ -44,6 +44,9 @@ static Error checkScope(const Twine &where, const State &state) {
     return invalid(where, "its batch dimension is " + Twine(state.batch_dim) + ", it has " + Twine(rank));
   if ((state.batch_dim >= 0) != (state.scope == StateScope::Sequence))
     return invalid(where, "a state has rows for the batch if it lasts for sequences, and only then");
+  if (state.batch_dim >= 0 && sizes[state.batch_dim] >= 0)
+    return invalid(where, "it has " + Twine(sizes[state.batch_dim]) +
+                              " rows, expected a number that each sequence decides");
   return Error::success();
 }
 
@@ -93,6 +96,7 @@ Error checkGroups(const Plan &plan) {
   if (plan.groups.size() < expected.size())
     return invalid("groups", "there are " + Twine(plan.groups.size()) + ", the axes of the mesh have " +
                                  Twine(expected.size()));
+  std::set<std::vector<uint32_t>> tied;
   for (auto [index, group] : llvm::enumerate(plan.groups)) {
     const std::string where = "group " + std::to_string(index);
     if (index < expected.size()) {
@@ -104,6 +108,8 @@ Error checkGroups(const Plan &plan) {
       return invalid(where, "it is of no axis, or one more than the mesh has along its axis");
     if (Error error = checkTiedGroup(plan, where, *group))
       return error;
+    if (!tied.insert(group->ranks).second)
+      return invalid(where, "another tie has the same ranks");
   }
   return Error::success();
 }
@@ -111,7 +117,7 @@ Error checkGroups(const Plan &plan) {
 //===- Buckets ------------------------------------------------------------===//
 
 /// Bounds the work of the schedule's check.
-static constexpr size_t kMaxBuckets = 4096;
+static constexpr size_t kMaxBuckets = 4096, kMaxBucketRanks = size_t(1) << 22;
 
 static Error checkBucketParts(const Plan &plan, const Twine &where, const Bucket &bucket) {
   std::set<uint32_t> pipelineRanks;
@@ -162,19 +168,30 @@ Error checkBuckets(const Plan &plan) {
                    "there are " + Twine(plan.buckets.size()) + ", expected at most " + Twine(kMaxBuckets));
   // By axis: what is summed along it, which must happen once.
   std::set<std::pair<Axis, uint32_t>> summed;
+  std::set<uint32_t> grouped;
+  size_t ranks = 0;
   for (auto [index, bucket] : llvm::enumerate(plan.buckets)) {
     const std::string where = "bucket " + std::to_string(index);
     if (!bucket || hasNull(bucket->parts) || (bucket->axis != Axis::Data && bucket->axis != Axis::Tied))
       return invalid(where, "it or a part is missing, or it is of an axis that is neither Data nor Tied");
     if (Error error = checkBucketParts(plan, where, *bucket))
       return error;
+    for (const auto &part : bucket->parts)
+      ranks += plan.stages[part->stage]->ranks.size();
+    if (ranks > kMaxBucketRanks)
+      return invalid(where,
+                     "the buckets up to here have more than " + Twine(kMaxBucketRanks) + " ranks in all");
     if (Error error = checkBucketGroups(plan, where, *bucket))
       return error;
+    grouped.insert(bucket->groups.begin(), bucket->groups.end());
     for (const auto &part : bucket->parts)
       for (uint32_t state : part->states)
         if (!summed.insert({bucket->axis, state}).second)
           return invalid(where, "state '" + plan.states[state]->name + "' is summed twice along one axis");
   }
+  for (auto [index, group] : llvm::enumerate(plan.groups))
+    if (group->axis == Axis::Tied && !grouped.count(index))
+      return invalid("group " + Twine(index), "no bucket sums over this tie");
   return Error::success();
 }
 

@@ -373,7 +373,8 @@ LogicalResult Functionalizer::makeStates(func::FuncOp function, const WeightTabl
                                  << ", which is the same tensor; use a copy of one of them";
     OpBuilder b(param);
     b.setInsertionPointAfter(param);
-    auto state = b.create<StateOp>(param.getLoc(), param.getType(), param.getName(), param);
+    auto state =
+        b.create<StateOp>(param.getLoc(), param.getType(), param.getName(), param, /*batch_dim=*/nullptr);
     param.getResult().replaceAllUsesExcept(state, state);
     OpBuilder(end).create<UpdateOp>(param.getLoc(), param.getName(), now);
   }

@@ -6,6 +6,12 @@ using namespace mlir;
 
 namespace cleave {
 
+/// Named sizes of a tensor's type; empty where all are known.
+static ArrayRef<std::string> dimsOf(RankedTensorType type) {
+  auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
+  return layout ? ArrayRef<std::string>(layout.getDims()) : ArrayRef<std::string>();
+}
+
 FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
   while (true) {
     auto inferred = inferShapes(function);
@@ -13,13 +19,14 @@ FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
       return failure();
     bool isStable = true;
     function.walk([&](UpdateOp update) {
-      Value state = update.getState();
+      StateOp state = update.getState();
       auto before = dyn_cast<RankedTensorType>(state.getType()),
            after = inferred->tensors.lookup(update.getValue());
-      if (!before || (after && after.getShape() == before.getShape() &&
+      if (!before || (after && after.getShape() == before.getShape() && dimsOf(after) == dimsOf(before) &&
                       after.getElementType() == before.getElementType()))
         return;
-      state.setType(UnknownTensorType::get(function.getContext()));
+      state.getResult().setType(UnknownTensorType::get(function.getContext()));
+      state.removeBatchDimAttr();
       isStable = false;
     });
     if (isStable)

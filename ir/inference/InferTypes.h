@@ -7,7 +7,8 @@
 namespace cleave {
 
 /// Like `inferShapes`, with states of the type that they begin with. A state keeps that type if the function,
-/// given such states, leaves a value of that type in it; otherwise it becomes `!cleave.tensor`.
+/// given such states, leaves a value of that type in it; otherwise it becomes `!cleave.tensor`, and has no
+/// rows for the batch.
 mlir::FailureOr<InferredValues> inferWithStates(mlir::func::FuncOp function);
 
 /// Writes the types of tensor values, stage arguments and the function itself, and the attributes for the

@@ -130,9 +130,9 @@ std::vector<StageBody> StageBodies::of(const IRMapping *own) const {
 
 //===- Memory -------------------------------------------------------------===//
 
-CutMemoryPredictor::CutMemoryPredictor(func::FuncOp function, const Machine &machine,
+CutMemoryPredictor::CutMemoryPredictor(func::FuncOp function, int64_t microbatches, const Machine &machine,
                                        uint32_t dataParallelSize)
-    : function(function), dataParallelSize(dataParallelSize), whole(function) {
+    : function(function), microbatches(microbatches), dataParallelSize(dataParallelSize), whole(function) {
   for (const DeviceSpec &device : machine.devices)
     threads.push_back(device.threads);
   leastThreads = *llvm::min_element(threads);
@@ -141,14 +141,15 @@ CutMemoryPredictor::CutMemoryPredictor(func::FuncOp function, const Machine &mac
 std::unique_ptr<CutMemoryPredictor> CutMemoryPredictor::make(func::FuncOp function, StringRef batch,
                                                              int64_t microbatches, const Machine &machine,
                                                              uint32_t dataParallelSize) {
-  std::unique_ptr<CutMemoryPredictor> memory(new CutMemoryPredictor(function, machine, dataParallelSize));
-  if (failed(memory->addPrograms(batch, microbatches * dataParallelSize)))
+  std::unique_ptr<CutMemoryPredictor> memory(
+      new CutMemoryPredictor(function, microbatches, machine, dataParallelSize));
+  if (failed(memory->addPrograms(batch)))
     return nullptr;
   memory->findUncountedStorages();
   return memory;
 }
 
-LogicalResult CutMemoryPredictor::addPrograms(StringRef batch, int64_t microbatches) {
+LogicalResult CutMemoryPredictor::addPrograms(StringRef batch) {
   llvm::MapVector<unsigned, std::vector<unsigned>> alike;
   for (auto [rank, same] : llvm::enumerate(ranksOfSameSizes(function, tensorParallelSizeOf(function))))
     alike[same].push_back(rank);
@@ -160,7 +161,8 @@ LogicalResult CutMemoryPredictor::addPrograms(StringRef batch, int64_t microbatc
       if (failed(specializeRank(*specialized, first)))
         return failure();
     }
-    auto microbatch = Microbatch::of(specialized ? *specialized : function, batch, microbatches);
+    auto microbatch =
+        Microbatch::of(specialized ? *specialized : function, batch, microbatches * dataParallelSize);
     if (failed(microbatch))
       return failure();
     programs.push_back({std::move(ranks), std::move(*microbatch), std::move(specialized), std::move(own)});
@@ -209,13 +211,15 @@ int64_t CutMemoryPredictor::requestOutputBytes(Value value) const {
 /// \param signatures  stages of each signature.
 /// \param given       of each signature, by stage: bytes of outputs that the rank keeps.
 static RankMemory heldBy(ArrayRef<std::vector<StageBody>> signatures, ArrayRef<std::vector<int64_t>> given,
-                         uint32_t rank, uint32_t ranks, const Microbatch &microbatch, int64_t threads) {
+                         uint32_t rank, uint32_t ranks, const Microbatch &microbatch, int64_t threads,
+                         int64_t microbatches) {
   RankMemory held;
   for (size_t stage = rank; stage < signatures.front().size(); stage += ranks) {
     llvm::DenseSet<Operation *> weights;
     for (auto [stages, kept] : llvm::zip(signatures, given)) {
       const StageBody &body = stages[stage];
-      const StageMemory memory = memoryOf(body, microbatch.inferred, microbatch.shapes, threads);
+      const StageMemory memory =
+          memoryOf(body, microbatch.inferred, microbatch.shapes, threads, microbatches);
       held.activations = std::max(held.activations, memory.activationBytes + kept[stage]);
       for (Operation *op : body.ops)
         if (isa<ParamOp>(op) && weights.insert(op).second)
@@ -242,7 +246,7 @@ std::vector<RankMemory> CutMemoryPredictor::of(const ModelGraph &model, ArrayRef
       bodies.push_back(split.of(program.specialized ? &program.own : nullptr));
     for (uint32_t rank = 0; rank < ranks; ++rank)
       for (int64_t count : threadsOf(program, rank)) {
-        const RankMemory own = heldBy(bodies, given, rank, ranks, program.microbatch, count);
+        const RankMemory own = heldBy(bodies, given, rank, ranks, program.microbatch, count, microbatches);
         if (own.bytes() > held[rank].bytes())
           held[rank] = own;
       }

@@ -54,8 +54,9 @@ private:
     /// at least b bytes of other values alive.
     std::vector<std::pair<int64_t, int64_t>> weightNeeds;
   };
-  CutMemoryPredictor(mlir::func::FuncOp function, const Machine &machine, uint32_t dataParallelSize);
-  mlir::LogicalResult addPrograms(llvm::StringRef batch, int64_t microbatches);
+  CutMemoryPredictor(mlir::func::FuncOp function, int64_t microbatches, const Machine &machine,
+                     uint32_t dataParallelSize);
+  mlir::LogicalResult addPrograms(llvm::StringRef batch);
   void findUncountedStorages();
   Needs needsOf(const ModelGraph &model) const;
   llvm::SmallSetVector<int64_t, 4> threadsOf(const Program &program, uint32_t rank) const;
@@ -65,6 +66,8 @@ private:
 
   /// Mutable because MLIR's operations have no const methods.
   mutable mlir::func::FuncOp function;
+  /// Of each data-parallel rank.
+  const int64_t microbatches;
   const uint32_t dataParallelSize;
   /// The program of rank 0 comes first.
   std::vector<Program> programs;

@@ -11,8 +11,9 @@ namespace {
 /// Simulates the executor's memory in a stage: a storage is alive while a slot refers to it.
 class MemoryWalk {
 public:
-  MemoryWalk(const InferredValues &inferred, const ExampleShapes &shapes, int64_t threads)
-      : inferred(inferred), shapes(shapes), threads(threads) {}
+  MemoryWalk(const InferredValues &inferred, const ExampleShapes &shapes, int64_t threads,
+             int64_t microbatches)
+      : inferred(inferred), shapes(shapes), threads(threads), microbatches(microbatches) {}
 
   StageMemory run(const StageBody &body);
 
@@ -28,7 +29,7 @@ private:
 
   const InferredValues &inferred;
   const ExampleShapes &shapes;
-  const int64_t threads;
+  const int64_t threads, microbatches;
   /// By storage: number of slots that refer to it.
   llvm::DenseMap<unsigned, unsigned> references;
   /// Storages that the stage does not own: those of weights, and of the request's inputs.
@@ -73,7 +74,7 @@ void MemoryWalk::visit(Operation *op) {
   }
   // The session keeps the next value of a state beside the present one.
   if (auto state = dyn_cast<StateOp>(op)) {
-    live += 2 * shapes.bytesOf(state);
+    live += 2 * shapes.bytesOf(state) * (state.getBatchDim() ? microbatches : 1);
     ignore(state);
   }
   // A prepacked weight is made when the plan is loaded; the original weight is not kept.
@@ -124,13 +125,13 @@ static StageBody bodyOf(StageOp stage) {
 }
 
 StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const ExampleShapes &shapes,
-                     int64_t threads) {
-  return MemoryWalk(inferred, shapes, threads).run(body);
+                     int64_t threads, int64_t microbatches) {
+  return MemoryWalk(inferred, shapes, threads, microbatches).run(body);
 }
 
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
-                     int64_t threads) {
-  return memoryOf(bodyOf(stage), inferred, shapes, threads);
+                     int64_t threads, int64_t microbatches) {
+  return memoryOf(bodyOf(stage), inferred, shapes, threads, microbatches);
 }
 
 } // namespace cleave

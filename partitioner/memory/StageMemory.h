@@ -30,10 +30,13 @@ struct StageBody {
 
 /// \param inferred  values of the function around the stage (see inferExampleShapes).
 /// \param threads   threads that the device uses for an operator.
+/// \param microbatches  of the device; each has rows of its own of the states that have rows for the batch.
+/// They are
+///     those of one sequence id.
 StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const ExampleShapes &shapes,
-                     int64_t threads);
+                     int64_t threads, int64_t microbatches);
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
-                     int64_t threads);
+                     int64_t threads, int64_t microbatches);
 
 /// Bytes of workspace that the operation allocates while it runs, besides its results.
 int64_t workspaceOf(mlir::Operation *op, const ExampleShapes &shapes, int64_t threads);

@@ -111,6 +111,8 @@ private:
 
   Found visit(Operation *op);
   Found visitRegions(Operation *op);
+  Found visitState(StateOp state) const;
+  Found visitUpdate(UpdateOp update) const;
   void visitAggregate(Operation *op);
   Found visitItems(Operation *op);
   Found visitOperator(OperatorOp op);
@@ -316,9 +318,29 @@ BatchWalk::Found BatchWalk::applyRule(OperatorOp op, ArrayRef<Value> operands) {
   return checkResults(op, *rule, factor);
 }
 
+/// Parts of the batch have parts of a state with rows.
+BatchWalk::Found BatchWalk::visitState(StateOp state) const {
+  if (state.getBatchDim() && isOneRowASample(state, *state.getBatchDim()))
+    return std::nullopt;
+  return obstacle(state, "\"" + state.getName() + "\" would pass from part to part of");
+}
+
+BatchWalk::Found BatchWalk::visitUpdate(UpdateOp update) const {
+  Value value = update.getValue();
+  if (Operation *sort = orders.sortOf(value))
+    return obstacle(sort, "needs the whole of");
+  if (positions.contains(value) || numbers.contains(value))
+    return obstacle(update, "keeps positions in");
+  if (dimensionIn(value) != update.getState().getBatchDim())
+    return obstacle(update, "moves");
+  return std::nullopt;
+}
+
 BatchWalk::Found BatchWalk::visit(Operation *op) {
   if (auto state = dyn_cast<StateOp>(op))
-    return obstacle(op, "\"" + state.getName() + "\" would pass from part to part of");
+    return visitState(state);
+  if (auto update = dyn_cast<UpdateOp>(op))
+    return visitUpdate(update);
   if (auto size = dyn_cast<SizeOp>(op)) {
     if (dependenceOf(size.getExpression(), name) != Dependence::None)
       numbers.insert(size);
@@ -356,6 +378,8 @@ BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
     touches |= llvm::any_of(inner->getResults(), [&](Value value) { return holds(value); });
     if (auto call = dyn_cast<OperatorOp>(inner); call && isRandom(call) && !found)
       found = obstacle(inner, "draws random numbers, others for each part of");
+    if (auto state = dyn_cast<StateOp>(inner); state && !found)
+      found = visitState(state);
   });
   return touches ? obstacle(op, "is control flow on") : found;
 }

@@ -183,9 +183,11 @@ static bool hasElsewhere(c10::Device device, const c10::IValue &value) {
 
 static at::Tensor moved(c10::Device device, const at::Tensor &tensor) {
   const bool canBePinned = tensor.layout() == at::kStrided && !tensor.is_quantized();
-  return device.is_cuda() && tensor.is_cpu() && canBePinned
-             ? tensor.pin_memory().to(device, /*non_blocking=*/true)
-             : tensor.to(device);
+  if (!device.is_cuda() || !tensor.is_cpu() || !canBePinned)
+    return tensor.to(device);
+  // libtorch pins a tensor with its strides, and cannot write to one that is expanded.
+  const at::Tensor dense = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+  return dense.pin_memory().to(device, /*non_blocking=*/true);
 }
 
 c10::IValue movedTo(c10::Device device, c10::IValue value) {

@@ -26,19 +26,24 @@ Error checkSupported(const plan::Plan &plan) {
   return Error::success();
 }
 
-/// Fails if two ranks of a tensor-parallel group cannot be on these devices.
-static Error checkGroup(size_t rank, llvm::StringRef device, size_t other, llvm::StringRef otherDevice) {
-  const bool isGpu = device.starts_with("cuda");
-  if (isGpu != otherDevice.starts_with("cuda"))
-    return llvm::createStringError("ranks " + Twine(rank) + " and " + Twine(other) +
-                                   " are a tensor group on " + device + " and " + otherDevice +
-                                   "; pass --devices with CPUs only, or GPUs only, for its ranks");
-  if (isGpu && device == otherDevice)
-    return llvm::createStringError("ranks " + Twine(rank) + " and " + Twine(other) +
-                                   " are a tensor group on one GPU, " + device +
-                                   "; give each a GPU of its own: repeating one in --devices is for pipeline "
-                                   "stages only");
+/// Fails if the ranks of a group are on devices between which no collective runs.
+static Error checkGroup(const plan::Group &group, llvm::ArrayRef<std::string> names) {
+  auto isGpu = [&](uint32_t rank) { return llvm::StringRef(names[rank]).starts_with("cuda"); };
+  const uint32_t first = group.ranks.front();
+  for (uint32_t rank : group.ranks)
+    if (isGpu(rank) != isGpu(first))
+      return llvm::createStringError("ranks " + Twine(first) + " and " + Twine(rank) +
+                                     " exchange tensors in one group on " + names[first] + " and " +
+                                     names[rank] +
+                                     "; pass --devices with CPUs only, or GPUs only, for its ranks");
   return Error::success();
+}
+
+/// Ranks of different stages or data-parallel ranks exchange tensors in groups only in training.
+static bool hasCollectives(const plan::Plan &plan, const plan::Group &group) {
+  return group.axis == plan::Axis::Tensor || llvm::any_of(plan.programs, [](const auto &program) {
+           return program->phase != plan::Phase::Forward;
+         });
 }
 
 llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> names, size_t ranks,
@@ -58,11 +63,12 @@ llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> 
 }
 
 Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
-  const size_t tp = plan.mesh->tp;
   // A wrong number of names is reported elsewhere.
-  for (size_t rank = 0; rank < names.size() - names.size() % tp; ++rank)
-    for (size_t other = rank - rank % tp; other < rank; ++other)
-      if (Error error = checkGroup(other, names[other], rank, names[rank]))
+  if (names.size() != rankCount(plan))
+    return Error::success();
+  for (const auto &group : plan.groups)
+    if (hasCollectives(plan, *group))
+      if (Error error = checkGroup(*group, names))
         return error;
   return Error::success();
 }

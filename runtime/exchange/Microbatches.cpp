@@ -7,17 +7,19 @@
 namespace cleave::runtime {
 
 Microbatches::Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes)
-    : signature(signature) {
-  uint32_t microbatches = 1;
-  if (wanted > 1) {
-    samples = sizes[signature.batch];
-    microbatches = uint32_t(std::min<int64_t>(wanted, samples));
-  }
+    : signature(signature), samples(signature.batch >= 0 ? sizes[signature.batch] : 0) {
+  for (const auto &output : signature.outputs)
+    isSum.push_back(output->merge == plan::OutputMerge::Sum);
+  const auto microbatches = uint32_t(wanted > 1 ? std::min<int64_t>(wanted, samples) : 1);
   symbolSizes.assign(microbatches, std::move(sizes));
   for (uint32_t microbatch = 0; microbatches > 1 && microbatch < microbatches; ++microbatch) {
-    auto [begin, end] = plan::samplesOf(samples, microbatches, microbatch);
+    auto [begin, end] = samplesOf(microbatch);
     symbolSizes[microbatch][signature.batch] = end - begin;
   }
+}
+
+std::pair<int64_t, int64_t> Microbatches::samplesOf(uint32_t microbatch) const {
+  return plan::samplesOf(samples, count(), microbatch);
 }
 
 at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
@@ -26,7 +28,7 @@ at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Ten
   auto dim = plan::batchDimension(*signature.inputs[leaf]->type, signature.batch);
   if (!dim)
     return whole;
-  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  auto [begin, end] = samplesOf(microbatch);
   const int64_t rowsPerSample = whole.size(*dim) / samples;
   return whole.narrow(*dim, begin * rowsPerSample, (end - begin) * rowsPerSample).contiguous();
 }
@@ -42,7 +44,7 @@ at::Tensor Microbatches::allocateOutput(uint32_t microbatch, size_t leaf, const 
     shape.insert(shape.begin(), count());
     return at::empty(shape, output.options().device(device));
   }
-  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  auto [begin, end] = samplesOf(microbatch);
   const uint32_t dim = *batchDimOf(leaf);
   // `size` fails if the output has fewer dimensions than the plan says.
   const int64_t rows = output.size(dim) / (end - begin) * samples;
@@ -64,7 +66,7 @@ at::Tensor Microbatches::merged(size_t leaf, const at::Tensor &whole) const {
 at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
   if (sums(leaf))
     return whole.select(0, microbatch);
-  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  auto [begin, end] = samplesOf(microbatch);
   const uint32_t dim = *batchDimOf(leaf);
   const int64_t rowsPerSample = whole.size(dim) / samples;
   return whole.narrow(dim, begin * rowsPerSample, (end - begin) * rowsPerSample);
@@ -80,7 +82,7 @@ void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tenso
     return;
   }
   const uint32_t dim = *batchDimOf(leaf);
-  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  auto [begin, end] = samplesOf(microbatch);
   TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == part.size(dim), "output ", leaf, " has ",
               output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");
   // With non_blocking, libtorch copies from a GPU to a non-contiguous destination through unpinned memory,

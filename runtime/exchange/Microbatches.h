@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace cleave::runtime {
@@ -16,10 +17,14 @@ namespace cleave::runtime {
 class Microbatches {
 public:
   /// \param wanted  micro-batches of the plan (plan::microbatchesOfAll).
-  /// \param sizes   by symbol of the signature. `signature` must outlive the result.
+  /// \param sizes   by symbol of the signature. `signature` must outlive all calls but `merged` and `count`.
   Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes);
 
   uint32_t count() const { return symbolSizes.size(); }
+  /// Samples of the request; 0 if the signature has no batch.
+  int64_t batch() const { return samples; }
+  /// Samples [first, second) of a micro-batch; none if the signature has no batch.
+  std::pair<int64_t, int64_t> samplesOf(uint32_t microbatch) const;
   /// By symbol: its size within one micro-batch.
   llvm::ArrayRef<int64_t> symbols(uint32_t microbatch) const { return symbolSizes[microbatch]; }
   /// The part of `whole`, leaf `leaf` of the inputs, that a micro-batch reads. Contiguous; `whole` itself if
@@ -45,13 +50,12 @@ private:
   /// The dimension along which an output is joined.
   std::optional<uint32_t> batchDimOf(size_t leaf) const;
   /// True if an output is a sum. Its terms are stacked along a first dimension until all are there.
-  bool sums(size_t leaf) const {
-    return count() > 1 && signature.outputs[leaf]->merge == plan::OutputMerge::Sum;
-  }
+  bool sums(size_t leaf) const { return count() > 1 && isSum[leaf]; }
 
   const plan::Signature &signature;
-  /// Samples of the request; 0 if it is not split.
-  int64_t samples = 0;
+  const int64_t samples;
+  /// By output: whether it is a sum over the micro-batches.
+  std::vector<bool> isSum;
   /// By micro-batch, then by symbol.
   std::vector<std::vector<int64_t>> symbolSizes;
 };

@@ -77,8 +77,8 @@ SerializedLimits limitsOfCommand(const plan::Plan &plan) {
       add(input->type.get(), limits);
     widen(most, limits);
   }
-  // The kind of the command, and its signature.
-  most.values += 2;
+  // The kind of the command, its signature and its sequence id.
+  most.values += 3;
   return most;
 }
 

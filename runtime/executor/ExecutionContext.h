@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_EXECUTOR_EXECUTIONCONTEXT_H
 
 #include "runtime/comm/Communicator.h"
+#include "runtime/executor/RequestStates.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <array>
 #include <atomic>
@@ -10,7 +11,7 @@
 
 namespace cleave::runtime {
 
-/// What one run of a program may use besides its inputs, weights and states. A rank makes it for a
+/// What one run of a program may use besides its inputs and weights. A rank makes it for a
 /// micro-batch of a request, and hands it down to what runs the program. What it refers to outlives the run.
 struct ExecutionContext {
   /// By symbol of the signature: its size in this micro-batch.
@@ -19,6 +20,9 @@ struct ExecutionContext {
   const std::atomic<bool> &cancelled;
   /// By axis, Tensor and Data: the rank in its group; null if the axis has one rank.
   std::array<Communicator *, 2> groups = {};
+  /// Null where the program has no states.
+  RequestStates *states = nullptr;
+  RequestPart part = {};
 };
 
 } // namespace cleave::runtime

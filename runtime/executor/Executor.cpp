@@ -6,6 +6,7 @@
 #include "runtime/comm/Collectives.h"
 #include "runtime/executor/Activity.h"
 #include "runtime/executor/SetupWatch.h"
+#include <ATen/Context.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 
@@ -37,8 +38,8 @@ private:
 } // namespace
 
 Executor::Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> loaded,
-                   const WeightStore &weights, States &states, c10::Device device, uint32_t rank)
-    : program(program), code(std::move(loaded)), weights(weights), states(states), device(device), rank(rank),
+                   const WeightStore &weights, c10::Device device, uint32_t rank)
+    : program(program), code(std::move(loaded)), weights(weights), device(device), rank(rank),
       slots(code->slotCount()), lists(code->keptLists()) {
   stack.reserve(code->stackDepth());
 }
@@ -52,6 +53,7 @@ llvm::Error Executor::fillSlots() {
       slot = device;
   }
   slots[code->deviceSlot()] = device;
+  slots[code->tf32Slot()] = at::globalContext().allowTF32CuDNN(at::Float32Op::CONV);
   for (const auto &weight : program.weights)
     slots[weight->slot] = weights.at(weight->weight);
   return llvm::Error::success();
@@ -77,12 +79,12 @@ llvm::Error Executor::setUp() {
 
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
-                                                         States &states, c10::Device device, bool checkTypes,
+                                                         c10::Device device, bool checkTypes,
                                                          DevicePlugin *profiler, uint32_t rank) {
   auto code = LoadedProgram::load(plan, program, operators, device);
   if (!code)
     return code.takeError();
-  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), weights, states, device, rank));
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), weights, device, rank));
   if (llvm::Error error = executor->fillSlots())
     return error;
   if (llvm::Error error = executor->setUp())
@@ -172,7 +174,8 @@ void Executor::execute(const LoadedInstruction &instruction) {
   case InstructionKind::Collective:
     return callCollective(instruction);
   case InstructionKind::StateAccumulate:
-    return states.accumulate(instruction.source->op, take(instruction.operands[0]).toTensor());
+    return context->states->accumulate(instruction.source->op, context->part.position,
+                                       take(instruction.operands[0]).toTensor(), device);
   case InstructionKind::WeightWrite:
     return writeWeight(instruction);
   default:
@@ -313,9 +316,10 @@ void Executor::loop(const LoadedInstruction &instruction) {
 
 void Executor::readState(const LoadedInstruction &instruction) {
   const uint32_t state = instruction.source->op;
-  store(instruction.results[0], instruction.operands.empty()
-                                    ? IValue(states.sum(state, device))
-                                    : states.read(state, take(instruction.operands[0])));
+  store(instruction.results[0],
+        instruction.operands.empty()
+            ? IValue(context->states->sum(state, context->part.position, device))
+            : context->states->read(state, context->part, take(instruction.operands[0])));
 }
 
 void Executor::writeWeight(const LoadedInstruction &instruction) {
@@ -327,7 +331,7 @@ void Executor::writeWeight(const LoadedInstruction &instruction) {
 }
 
 void Executor::writeState(const LoadedInstruction &instruction) {
-  states.write(instruction.source->op, take(instruction.operands[0]));
+  context->states->write(instruction.source->op, context->part, take(instruction.operands[0]));
 }
 
 void Executor::checkTypes(ArrayRef<uint32_t> written) const {

@@ -7,7 +7,6 @@
 #include "runtime/device/DevicePlugin.h"
 #include "runtime/executor/ExecutionContext.h"
 #include "runtime/executor/LoadedProgram.h"
-#include "runtime/executor/States.h"
 #include "runtime/executor/WeightStore.h"
 #include "runtime/operators/ContainerAccount.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -25,15 +24,15 @@ namespace cleave::runtime {
 /// between requests only constants, weights, sizes and results of the set-up stay in memory.
 class Executor {
 public:
-  /// Loads a program and runs its set-up. `plan`, `program`, `weights`, `operators` and `states` must outlive
-  /// the result.
+  /// Loads a program and runs its set-up. `plan`, `program`, `weights` and `operators` must outlive the
+  /// result.
   /// \param weights  on the device `device`, where the program runs. Inputs are moved there. If `device` is a
   ///     GPU, it replaces every device constant of the program.
   /// \param profiler  if not null, receives a profiler range for each instruction, named by module path.
   /// \param rank     for messages.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
-                                                        States &states, c10::Device device, bool checkTypes,
+                                                        c10::Device device, bool checkTypes,
                                                         DevicePlugin *profiler = nullptr, uint32_t rank = 0);
 
   /// Sets input `index` of the next run.
@@ -66,7 +65,7 @@ public:
 
 private:
   Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, const WeightStore &weights,
-           States &states, c10::Device device, uint32_t rank);
+           c10::Device device, uint32_t rank);
   llvm::Error fillSlots();
   /// Runs the instructions that precede the first request.
   llvm::Error setUp();
@@ -100,7 +99,6 @@ private:
   const plan::Program &program;
   const std::unique_ptr<LoadedProgram> code;
   const WeightStore &weights;
-  States &states;
   const c10::Device device;
   const uint32_t rank;
   std::optional<TypeCheck> types;

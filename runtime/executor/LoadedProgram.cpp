@@ -30,6 +30,8 @@ private:
   Error loadList(LoadedInstruction &loaded);
   bool isNone(uint32_t slot) const;
   void nameDevice(LoadedInstruction &loaded, const c10::FunctionSchema &schema);
+  void choosePrecision(LoadedInstruction &loaded, const c10::FunctionSchema &schema);
+  void replaceOperand(LoadedInstruction &loaded, size_t index, uint32_t slot);
   void collectReads(const plan::Instruction &instruction, DenseSet<uint32_t> &reads) const;
   ArrayRef<Operand> operandsOf(const plan::Instruction &instruction);
   ArrayRef<uint32_t> releasesOf(const plan::Instruction &instruction, ArrayRef<Operand> operands);
@@ -47,6 +49,7 @@ private:
 void ProgramLoader::findPersistentSlots() {
   persistent.resize(code->slotCount());
   persistent.set(code->deviceSlot());
+  persistent.set(code->tf32Slot());
   for (const auto &constant : program.constants)
     persistent.set(constant->slot);
   for (const auto &size : program.sizes)
@@ -118,8 +121,19 @@ void ProgramLoader::nameDevice(LoadedInstruction &loaded, const c10::FunctionSch
   std::optional<int> argument = schema.argumentIndexWithName("device");
   if (!argument || !isNone(loaded.operands[*argument].slot))
     return;
+  replaceOperand(loaded, *argument, code->deviceSlot());
+}
+
+/// A traced `aten::_convolution` has the precision that libtorch had when it was traced.
+void ProgramLoader::choosePrecision(LoadedInstruction &loaded, const c10::FunctionSchema &schema) {
+  std::optional<int> argument = schema.argumentIndexWithName("allow_tf32");
+  if (argument && persistent.test(loaded.operands[*argument].slot))
+    replaceOperand(loaded, *argument, code->tf32Slot());
+}
+
+void ProgramLoader::replaceOperand(LoadedInstruction &loaded, size_t index, uint32_t slot) {
   std::vector<Operand> operands(loaded.operands);
-  operands[*argument].slot = code->deviceSlot();
+  operands[index].slot = slot;
   loaded.operands = ArrayRef(operands).copy(code->memory);
 }
 
@@ -142,8 +156,10 @@ Error ProgramLoader::loadCall(LoadedInstruction &loaded) {
   loaded.collective = collectiveOf(plan.operators[source.op]);
   loaded.operation = device.is_cpu() ? &(*resolved)->onCpu : &(*resolved)->operation;
   loaded.countsOperands = schema.is_vararg();
-  if (!device.is_cpu() && !schema.is_vararg())
+  if (!device.is_cpu() && !schema.is_vararg()) {
     nameDevice(loaded, schema);
+    choosePrecision(loaded, schema);
+  }
   return Error::success();
 }
 

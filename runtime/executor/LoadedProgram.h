@@ -55,7 +55,8 @@ struct LoadedBlock {
 class LoadedProgram {
 public:
   /// `program` must be valid. It and `operators` must outlive the result. Where `device` is a GPU, factory
-  /// operators (such as `aten::zeros`) with an unspecified device get the device in deviceSlot.
+  /// operators (such as `aten::zeros`) with an unspecified device get the device in deviceSlot, and constants
+  /// given for an `allow_tf32` are replaced by the value in tf32Slot.
   static llvm::Expected<std::unique_ptr<LoadedProgram>>
   load(const plan::Plan &plan, const plan::Program &program, Operators &operators, c10::Device device);
 
@@ -66,9 +67,11 @@ public:
   llvm::ArrayRef<Operand> outputs() const { return outputSlots; }
   /// Slots whose values belong to one request.
   llvm::ArrayRef<uint32_t> requestSlots() const { return transient; }
-  size_t slotCount() const { return program.slots + 1; }
+  size_t slotCount() const { return program.slots + 2; }
   /// An extra slot that holds the program's device.
   uint32_t deviceSlot() const { return program.slots; }
+  /// Another that says whether the session lets convolutions on GPUs use TF32.
+  uint32_t tf32Slot() const { return program.slots + 1; }
   /// Most operands or results of one instruction.
   size_t stackDepth() const { return depth; }
   /// Number of lists that are kept from run to run for their memory.

@@ -4,18 +4,38 @@
 
 namespace cleave::runtime {
 
-AdmissionController::Admission AdmissionController::enter() {
+AdmissionController::Admission AdmissionController::enter(std::optional<uint64_t> sequence) {
+  return enter(1, sequence);
+}
+
+AdmissionController::Admission AdmissionController::enterAlone() { return enter(limit, std::nullopt); }
+
+AdmissionController::Admission AdmissionController::enter(size_t room, std::optional<uint64_t> sequence) {
   std::unique_lock lock(mutex);
   const Clock::time_point begun = Clock::now();
-  while (underWay >= limit) {
+  const bool isAlone = room == limit;
+  auto mustWait = [&] {
+    return underWay + room > limit || (!isAlone && waitingAlone) ||
+           (sequence && sequences.contains(*sequence));
+  };
+  waitingAlone += isAlone;
+  bool isLate = false;
+  while (!isLate && mustWait()) {
     // Recomputed after each wait: it moves when requests end.
     const Clock::time_point deadline = std::max(begun, ended) + timeout;
-    if (Clock::now() >= deadline)
-      return nullptr;
-    changed.wait_until(lock, deadline);
+    isLate = Clock::now() >= deadline;
+    if (!isLate)
+      changed.wait_until(lock, deadline);
   }
-  ++underWay;
-  return Admission(this);
+  waitingAlone -= isAlone;
+  if (isLate) {
+    changed.notify_all();
+    return nullptr;
+  }
+  underWay += room;
+  if (sequence)
+    sequences.insert(*sequence);
+  return Admission(this, {room, sequence});
 }
 
 void AdmissionController::recordEnd() {
@@ -23,12 +43,14 @@ void AdmissionController::recordEnd() {
   ended = Clock::now();
 }
 
-void AdmissionController::leave() {
+void AdmissionController::leave(size_t room, std::optional<uint64_t> sequence) {
   {
     std::lock_guard lock(mutex);
-    --underWay;
+    underWay -= room;
+    if (sequence)
+      sequences.erase(*sequence);
   }
-  changed.notify_one();
+  changed.notify_all();
 }
 
 AdmissionController::Clock::time_point AdmissionController::lastEnd() const {

@@ -5,12 +5,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 
 namespace cleave::runtime {
 
-/// Limits the number of requests under way, and records when the last one ended. Thread-safe.
+/// Admits up to `limit` requests at a time, and at most one for each sequence id. Thread-safe.
 class AdmissionController {
 public:
   using Clock = std::chrono::steady_clock;
@@ -21,26 +24,34 @@ public:
   /// Deleter of an Admission. Destroy an Admission only when no rank works on its request any more; that
   /// makes room for another. The AdmissionController must outlive it.
   struct Leave {
-    void operator()(AdmissionController *admissions) const { admissions->leave(); }
+    size_t room = 0;
+    std::optional<uint64_t> sequence = std::nullopt;
+    void operator()(AdmissionController *admissions) const { admissions->leave(room, sequence); }
   };
   using Admission = std::unique_ptr<AdmissionController, Leave>;
-  /// Waits until there is room for a request. Null if there was none for `timeout` after the last request
-  /// ended.
-  Admission enter();
-  /// Notes that a request has ended: with its result, or failed while ranks may still work on it. The
-  /// deadlines of the requests behind it count from now on.
+  /// Waits until there is room for a request, and none of the same sequence is under way. Null if there is
+  /// none by the deadline: `timeout` after the call or after the last request ended, whichever is later.
+  Admission enter(std::optional<uint64_t> sequence = std::nullopt);
+  /// Waits until no request is under way, and lets none in. Null as for `enter`.
+  Admission enterAlone();
+  /// Records that a request has ended, with its result or failed, which moves the deadline of callers that
+  /// wait. Ranks may still work on it: its room is free when its Admission is destroyed.
   void recordEnd();
   Clock::time_point lastEnd() const;
 
   const std::chrono::seconds timeout;
 
 private:
-  void leave();
+  Admission enter(size_t room, std::optional<uint64_t> sequence);
+  void leave(size_t room, std::optional<uint64_t> sequence);
 
   const size_t limit;
   mutable std::mutex mutex;
   std::condition_variable changed;
   size_t underWay = 0;
+  /// Callers that wait to be alone; nobody else is let in meanwhile.
+  size_t waitingAlone = 0;
+  std::set<uint64_t> sequences;
   Clock::time_point ended{};
 };
 

@@ -24,10 +24,11 @@ std::vector<ValueFlow> flowsOf(const plan::Plan &plan, uint32_t signature) {
   return flows;
 }
 
-ProgramRun::ProgramRun(const plan::Signature &signature, const plan::Program &program,
-                       std::unique_ptr<Executor> loaded, const States &states,
-                       llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches)
-    : signature(signature), program(program), executor(std::move(loaded)), states(states),
+ProgramRun::ProgramRun(const plan::Plan &plan, const plan::Program &program, std::unique_ptr<Executor> loaded,
+                       uint32_t rankPosition, llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches)
+    : signature(*plan.signatures[program.signature]), program(program), executor(std::move(loaded)),
+      rankPosition(rankPosition),
+      changesWeights(llvm::any_of(plan.weights, [](const auto &weight) { return weight->trainable; })),
       readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
     if (signature.outputs[leaf]->stage == program.stage && signature.outputs[leaf]->phase == program.phase &&
@@ -63,7 +64,8 @@ void ProgramRun::execute(Request &request, const std::array<Communicator *, 2> &
   for (size_t input = 0; input < program.inputs.size(); ++input)
     if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
       state.inputs[input] = request.input(source.index, global);
-  const ExecutionContext context{request.microbatches.symbols(global), request.cancellation.flag(), groups};
+  const ExecutionContext context{request.microbatches.symbols(global), request.cancellation.flag(), groups,
+                                 &request.states, partOf(request, global)};
   if (graph)
     return graph->run(state.inputs, context, state.results);
   for (size_t input = 0; input < program.inputs.size(); ++input)
@@ -78,10 +80,19 @@ static at::Tensor withOwnElements(const at::Tensor &tensor) {
   return size_t(tensor.numel()) > most ? tensor.contiguous() : tensor;
 }
 
-at::Tensor ProgramRun::outputOf(Leaf leaf, const c10::IValue &result) const {
+RequestPart ProgramRun::partOf(const Request &request, uint32_t global) const {
+  auto [begin, end] = request.microbatches.samplesOf(global);
+  return {rankPosition, global, begin, end - begin};
+}
+
+at::Tensor ProgramRun::outputOf(const Request &request, uint32_t global, Leaf leaf,
+                                const c10::IValue &result) const {
   TORCH_CHECK(result.isTensor(), "output ", leaf.leaf, " is a ", result.tagKind(), ", expected a tensor");
   try {
-    return withOwnElements(states.copiedIfAliased(result.toTensor()));
+    // The next step writes to the weights, and to what shares their memory.
+    if (changesWeights)
+      return result.toTensor().clone();
+    return withOwnElements(request.states.copiedIfAliased(result.toTensor(), partOf(request, global)));
   } catch (const std::exception &exception) {
     const std::string maker = executor->makerOf(leaf.result);
     throw std::runtime_error((maker.empty() ? "" : maker + ": ") + "output " +
@@ -96,7 +107,7 @@ void ProgramRun::run(Request &request, const std::array<Communicator *, 2> &grou
   std::vector<c10::IValue> &results = state.results;
   if (givesOutputs)
     for (Leaf leaf : leaves)
-      request.addOutput(leaf.leaf, global, outputOf(leaf, results[leaf.result]));
+      request.addOutput(leaf.leaf, global, outputOf(request, global, leaf, results[leaf.result]));
   state.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)
     if (readers[result] == 0)

@@ -33,10 +33,10 @@ size_t transferCount(const plan::Plan &plan, uint32_t signature);
 /// request. A result is held until the last flow has taken it.
 class ProgramRun {
 public:
-  /// \param flows  of the signature (flowsOf).
-  ProgramRun(const plan::Signature &signature, const plan::Program &program,
-             std::unique_ptr<Executor> executor, const States &states, llvm::ArrayRef<ValueFlow> flows,
-             uint32_t microbatches);
+  /// \param rankPosition  of the rank among those that share its stages.
+  /// \param flows         of the signature (flowsOf).
+  ProgramRun(const plan::Plan &plan, const plan::Program &program, std::unique_ptr<Executor> executor,
+             uint32_t rankPosition, llvm::ArrayRef<ValueFlow> flows, uint32_t microbatches);
 
   /// From now on runs the program as CUDA graphs, on the GPU `device`.
   void useGraphs(const plan::Plan &plan, DevicePlugin &plugin, c10::Device device) {
@@ -81,14 +81,17 @@ private:
 
   /// Output `leaf` of the request, with memory for each of its elements. Throws if the result is not a
   /// tensor.
-  at::Tensor outputOf(Leaf leaf, const c10::IValue &result) const;
+  at::Tensor outputOf(const Request &request, uint32_t global, Leaf leaf, const c10::IValue &result) const;
+  RequestPart partOf(const Request &request, uint32_t global) const;
 
   const plan::Signature &signature;
   const plan::Program &program;
   const std::unique_ptr<Executor> executor;
   /// Null where the executor runs the program.
   std::unique_ptr<GraphedStage> graph;
-  const States &states;
+  const uint32_t rankPosition;
+  /// True if an update of the plan may change weights.
+  const bool changesWeights;
   std::vector<Leaf> leaves;
   /// By result: number of flows that take it.
   std::vector<uint32_t> readers;

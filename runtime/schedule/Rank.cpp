@@ -29,9 +29,9 @@ ProgramRun *Rank::Part::find(plan::ProgramKey key) const {
   return found == programs.end() ? nullptr : found->get();
 }
 
-Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights, States &states,
+Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
            RankOptions options)
-    : plan(plan), index(index), worker(worker), weights(std::move(weights)), states(states),
+    : plan(plan), index(index), worker(worker), weights(std::move(weights)),
       ownGroups{plan::groupOf(plan, index, plan::Axis::Tensor), plan::groupOf(plan, index, plan::Axis::Data)},
       parts(plan.signatures.size()), options(options) {
   size_t most = 0;
@@ -44,13 +44,13 @@ Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightS
 }
 
 Error Rank::loadProgram(const plan::Program &program, Operators &operators) {
-  auto executor = Executor::load(plan, program, weights, operators, states, worker.device(),
-                                 options.checkTypes, options.traced ? worker.plugin() : nullptr, index);
+  auto executor = Executor::load(plan, program, weights, operators, worker.device(), options.checkTypes,
+                                 options.traced ? worker.plugin() : nullptr, index);
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
-  part.programs.push_back(std::make_unique<ProgramRun>(*plan.signatures[program.signature], program,
-                                                       std::move(*executor), states, part.flows,
+  part.programs.push_back(std::make_unique<ProgramRun>(plan, program, std::move(*executor),
+                                                       index % plan::ranksPerDeviceGroup(plan), part.flows,
                                                        scheduleOf(plan, program.signature).microbatches));
   if (options.cudaGraphs && worker.plugin())
     part.programs.back()->useGraphs(plan, *worker.plugin(), worker.device());
@@ -93,6 +93,18 @@ Rank::ResolvedAction Rank::resolve(const Part &part, const plan::Action &action)
   return resolved;
 }
 
+StateTraffic Rank::trafficOf(const StateStore &states) const {
+  StateTraffic all;
+  for (auto [state, type] : llvm::enumerate(plan.states)) {
+    if (!llvm::is_contained(plan.stages[type->stage]->ranks, index))
+      continue;
+    const StateTraffic own = states.trafficOf(index % plan::ranksPerDeviceGroup(plan), state);
+    all.bytesWritten += own.bytesWritten;
+    all.bytesCopied += own.bytesCopied;
+  }
+  return all;
+}
+
 void Rank::resolveActions(uint32_t signature) {
   Part &part = parts[signature];
   for (const auto &action : scheduleOf(plan, signature).ranks[index]->actions)
@@ -114,12 +126,12 @@ Error Rank::checkMemory() const {
 
 llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
                                                  std::shared_ptr<plan::SafetensorsFile> file, uint32_t index,
-                                                 DeviceWorker &worker, Operators &operators, States &states,
+                                                 DeviceWorker &worker, Operators &operators,
                                                  RankOptions options) {
   auto weights = WeightStore::load(plan, std::move(file), index, worker.device());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
-  std::unique_ptr<Rank> rank(new Rank(plan, index, worker, std::move(*weights), states, options));
+  std::unique_ptr<Rank> rank(new Rank(plan, index, worker, std::move(*weights), options));
   if (Error error = rank->checkMemory())
     return error;
   worker.holdWeights(rank->weightBytes());
@@ -286,7 +298,7 @@ void Rank::compute(Request &request, const Part &part, const ResolvedAction &res
 void Rank::reduce(Request &request, const ResolvedAction &resolved) {
   Communicator &group = request.exchange().communicatorOf(index, resolved.group);
   for (uint32_t state : resolved.states) {
-    at::Tensor sum = states.sum(state, worker.device());
+    at::Tensor sum = request.states.sum(state, index % plan::ranksPerDeviceGroup(plan), worker.device());
     sum.copy_(group.allReduce(sum));
   }
 }

@@ -32,11 +32,11 @@ struct RankOptions {
 /// request.
 class Rank {
 public:
-  /// `plan`, `operators`, `states` and `worker` must outlive the result.
+  /// `plan`, `operators` and `worker` must outlive the result.
   static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan,
                                                     std::shared_ptr<plan::SafetensorsFile> weights,
                                                     uint32_t rank, DeviceWorker &worker, Operators &operators,
-                                                    States &states, RankOptions options);
+                                                    RankOptions options);
 
   /// True if this rank has actions for `signature`.
   bool takesPart(uint32_t signature) const { return !parts[signature].actions.empty(); }
@@ -54,6 +54,8 @@ public:
   std::vector<TraceEvent> takeTrace();
 
   int64_t weightBytes() const { return weights.bytes(); }
+  /// What writes of this rank's states have cost.
+  StateTraffic trafficOf(const StateStore &states) const;
   double busySeconds() const { return double(busyNanoseconds.load()) * 1e-9; }
   const DeviceWorker &device() const { return worker; }
   uint32_t number() const { return index; }
@@ -83,7 +85,7 @@ private:
     ProgramRun *find(plan::ProgramKey key) const;
   };
 
-  Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights, States &states,
+  Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
        RankOptions options);
   /// Fails if the weights, or the predicted peak, exceed the plan's memory limit.
   llvm::Error checkMemory() const;
@@ -105,7 +107,6 @@ private:
   const uint32_t index;
   DeviceWorker &worker;
   const WeightStore weights;
-  States &states;
   /// By axis, Tensor and Data: this rank's group.
   const std::array<std::optional<uint32_t>, 2> ownGroups;
   /// By signature.

@@ -1,5 +1,6 @@
 //===- RankSet.cpp --------------------------------------------------------===//
 #include "runtime/schedule/RankSet.h"
+#include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/device/PlanRanks.h"
 #include "llvm/ADT/STLExtras.h"
@@ -8,7 +9,8 @@
 namespace cleave::runtime {
 
 RankSet::RankSet(const plan::Plan &plan, uint32_t signature, llvm::ArrayRef<std::unique_ptr<Rank>> own)
-    : plan(plan), transfers(transferCount(plan, signature) * plan.mesh->dp * plan.mesh->tp) {
+    : plan(plan), transfers(transferCount(plan, signature) * plan.mesh->dp * plan.mesh->tp),
+      usesSequences(cleave::usesSequences(plan, signature)) {
   for (auto [index, rank] : llvm::enumerate(own))
     if (rank->takesPart(signature)) {
       localIndices.push_back(index);

@@ -31,6 +31,8 @@ struct RankSet {
   std::vector<uint32_t> ranks;
   /// True if one of them reads an input.
   bool readsInputs = false;
+  /// True if requests of the signature continue sequences.
+  bool usesSequences;
 };
 
 } // namespace cleave::runtime

@@ -11,7 +11,7 @@ namespace cleave::runtime {
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches,
                  size_t outputCount, llvm::ArrayRef<uint32_t> rankIds,
                  std::shared_ptr<AdmissionController> admissions, AdmissionController::Admission admission,
-                 llvm::MutableArrayRef<States> states,
+                 RequestStates states,
                  llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
                  c10::Device outputDevice, bool collects, FailureAgreement *processes,
                  std::function<void(const std::string &)> onTimeout,
@@ -22,8 +22,8 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                     .earliestBegin = [admissions] { return admissions->lastEnd(); },
                     .describeRanks = [this] { return describeStuck(); },
                     .onTimeout = std::move(onTimeout)}),
-      inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
-      admissions(std::move(admissions)), admission(std::move(admission)), states(states),
+      states(std::move(states)), inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount),
+      admissions(std::move(admissions)), admission(std::move(admission)),
       onHalfUpdate(std::move(onHalfUpdate)), working(rankIds.size() + collects), waker(cancellation, [this] {
         this->admissions->recordEnd();
         {
@@ -133,8 +133,7 @@ std::shared_ptr<Exchange> Request::end() {
   const bool hasSucceeded = cancellation.finish();
   if (!hasSucceeded && updates && onHalfUpdate)
     onHalfUpdate(cancellation.message());
-  for (States &each : states)
-    hasSucceeded ? each.commit() : each.discard();
+  hasSucceeded ? states.commit() : states.discard();
   if (hasSucceeded)
     admissions->recordEnd();
   admission.reset();

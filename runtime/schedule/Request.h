@@ -8,7 +8,7 @@
 #include "runtime/device/Streams.h"
 #include "runtime/exchange/Exchange.h"
 #include "runtime/exchange/Microbatches.h"
-#include "runtime/executor/States.h"
+#include "runtime/executor/RequestStates.h"
 #include "runtime/schedule/AdmissionController.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -39,7 +39,7 @@ public:
   /// \param admissions  says when the previous request ended.
   /// \param admission  released when the request ends.
   /// \param connect    makes the exchange between the ranks.
-  /// \param states     committed when the request succeeds. Live as long as the ranks.
+  /// \param states     committed when the request succeeds.
   /// \param outputDevice  device of the outputs.
   /// \param collects   outputs come from other processes; a thread calls `receiveOutputs`.
   /// \param processes  null where all ranks are threads of this process.
@@ -48,7 +48,7 @@ public:
   ///     weights, before another request is admitted.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
           llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<AdmissionController> admissions,
-          AdmissionController::Admission admission, llvm::MutableArrayRef<States> states,
+          AdmissionController::Admission admission, RequestStates states,
           llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
           c10::Device outputDevice = c10::kCPU, bool collects = false, FailureAgreement *processes = nullptr,
           std::function<void(const std::string &)> onTimeout = nullptr,
@@ -59,6 +59,7 @@ public:
   const c10::Device outputDevice;
   /// Cancelled by the first failure.
   CancellationToken cancellation;
+  RequestStates states;
 
   /// Leaf `leaf` of the inputs, as micro-batch `microbatch` reads it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {
@@ -111,7 +112,6 @@ private:
   std::vector<StreamEvents> outputReady;
   const std::shared_ptr<AdmissionController> admissions;
   AdmissionController::Admission admission;
-  const llvm::MutableArrayRef<States> states;
   const std::function<void(const std::string &)> onHalfUpdate;
 
   std::mutex mutex;

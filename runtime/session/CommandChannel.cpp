@@ -26,8 +26,8 @@ Error agreeOnCoordinator(Membership &membership, bool hasCoordinator) {
   return membership.broadcast("", 0).takeError();
 }
 
-// Layout of a command: kind, signature, then each input: a tensor, or a tuple of dtype and sizes if only the
-// sizes are needed.
+// Layout of a command: kind, signature, sequence id, then each input: a tensor, or a tuple of dtype and sizes
+// if only the sizes are needed.
 
 CommandChannel::CommandChannel(const plan::Plan &plan, Membership &membership, MemoryAccount &account)
     : plan(plan), membership(membership) {
@@ -64,7 +64,8 @@ Error CommandChannel::send(const Command &command) {
   return membership.waitFor("for the others to take up a request", [&] {
     for (auto &[rank, sender] : senders) {
       const bool reads = command.kind == Command::Kind::Run && readsInputs(plan, rank, command.signature);
-      std::vector<IValue> values{int64_t(command.kind), int64_t(command.signature)};
+      std::vector<IValue> values{int64_t(command.kind), int64_t(command.signature),
+                                 int64_t(command.sequence)};
       for (const at::Tensor &input : command.inputs)
         values.push_back(reads ? IValue(input) : sizesOf(input));
       sender.send(values);
@@ -73,13 +74,14 @@ Error CommandChannel::send(const Command &command) {
 }
 
 Command readCommand(const plan::Plan &plan, llvm::ArrayRef<IValue> values) {
-  TORCH_CHECK(values.size() >= 2, "found ", values.size(), " values, expected a kind and a signature");
+  TORCH_CHECK(values.size() >= 3, "found ", values.size(),
+              " values, expected a kind, a signature and a sequence id");
   const int64_t kind = values[0].toInt(), signature = values[1].toInt();
   TORCH_CHECK(kind >= 0 && kind <= int64_t(Command::Kind::End) && signature >= 0 &&
                   signature < int64_t(plan.signatures.size()),
               "found kind ", kind, " and signature ", signature, ", expected those of the plan");
-  Command command{Command::Kind(kind), uint32_t(signature)};
-  for (const IValue &value : values.drop_front(2))
+  Command command{Command::Kind(kind), uint32_t(signature), uint64_t(values[2].toInt())};
+  for (const IValue &value : values.drop_front(3))
     command.inputs.push_back(tensorOf(value));
   return command;
 }

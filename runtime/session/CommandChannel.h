@@ -16,9 +16,10 @@ namespace cleave::runtime {
 
 /// A call of a session that all processes make.
 struct Command {
-  enum class Kind { Run, Reset, End };
+  enum class Kind { Run, Reset, EndSequence, End };
   Kind kind = Kind::End;
   uint32_t signature = 0;
+  uint64_t sequence = 0;
   std::vector<at::Tensor> inputs = {};
 };
 

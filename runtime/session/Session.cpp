@@ -33,10 +33,15 @@ const plan::Plan &Session::plan() const { return *impl->plan; }
 
 Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Tensor> inputs,
                                                            uint32_t signature) {
+  return start(inputs, RequestOptions{signature});
+}
+
+Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Tensor> inputs,
+                                                           RequestOptions options) {
   if (Error error = impl->checkMayCall())
     return error;
   return impl->reportingFailure([&]() -> Expected<std::unique_ptr<Pending>> {
-    auto request = impl->submit(inputs, signature);
+    auto request = impl->submit(inputs, options);
     if (!request)
       return request.takeError();
     return std::unique_ptr<Pending>(
@@ -45,7 +50,11 @@ Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Te
 }
 
 Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature) {
-  auto pending = start(inputs, signature);
+  return run(inputs, RequestOptions{signature});
+}
+
+Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options) {
+  auto pending = start(inputs, options);
   if (!pending)
     return pending.takeError();
   return (*pending)->wait();
@@ -57,6 +66,13 @@ Error Session::resetState() {
   return plan().states.empty() ? Error::success() : impl->reportingFailure([&] { return impl->reset(); });
 }
 
+Error Session::endSequence(uint64_t sequence) {
+  if (Error error = impl->checkMayCall())
+    return error;
+  return plan().states.empty() ? Error::success()
+                               : impl->reportingFailure([&] { return impl->endSequence(sequence); });
+}
+
 Error Session::serve() {
   if (!impl->commands || impl->isCoordinator())
     return llvm::createStringError(
@@ -66,9 +82,11 @@ Error Session::serve() {
 
 std::vector<DeviceStatistics> Session::statistics() const {
   std::vector<DeviceStatistics> all;
-  for (const auto &rank : impl->ranks)
+  for (const auto &rank : impl->ranks) {
+    const StateTraffic traffic = rank->trafficOf(impl->states);
     all.push_back({rank->device().name(), rank->number(), rank->weightBytes(), rank->device().peakBytes(),
-                   rank->busySeconds(), rank->eagerStages()});
+                   traffic.bytesWritten, traffic.bytesCopied, rank->busySeconds(), rank->eagerStages()});
+  }
   return all;
 }
 

@@ -37,7 +37,7 @@ struct SessionOptions {
   /// shape inference.
   bool checkTypes = false;
   /// Maximum of requests under way; `start` waits while it is reached. 0: twice the number of ranks, plus
-  /// two. Always one if the model keeps state from call to call.
+  /// two. Always one if the model keeps a state that has no rows for the batch.
   uint32_t maxInFlight = 0;
   /// Run operators under libtorch's autocast with this dtype, bfloat16 or float16. Outputs then have
   /// autocast's dtypes, and `checkTypes` has nothing to compare with. Must be the same in all processes.
@@ -59,8 +59,9 @@ struct SessionOptions {
   /// (`launchFromEnvironment`). `devices` still has one entry per rank. `timeout` then also limits how long
   /// ranks wait for each other to start.
   std::optional<Launch> launch = std::nullopt;
-  /// Several processes: rank 0 is the coordinator. It alone calls `run`, `start` and `resetState`, from
-  /// any thread, and gets the outputs; the others call `serve`. Must be the same in all processes.
+  /// Several processes: rank 0 is the coordinator. It alone calls `run`, `start`, `resetState` and
+  /// `endSequence`, from any thread, and gets the outputs; the others call `serve`. Must be the same in all
+  /// processes.
   bool hasCoordinator = false;
   /// Called by `open` after the processes have met, before it starts the threads that run the plan. Its error
   /// fails `open`.
@@ -77,6 +78,16 @@ struct SessionOptions {
   std::function<void(const std::string &)> onTimeout = nullptr;
 };
 
+/// What a request asks for.
+struct RequestOptions {
+  /// Index of the signature.
+  uint32_t signature = 0;
+  /// Identifies a batch of sequences, where the plan has states with rows for the batch: row n of a request
+  /// continues what row n of the last request with this id has left. All requests of an id have the same
+  /// batch, and follow one another; those of different ids run at the same time.
+  uint64_t sequence = 0;
+};
+
 /// Memory and time of a device since the session was opened.
 struct DeviceStatistics {
   std::string name;
@@ -85,6 +96,9 @@ struct DeviceStatistics {
   int64_t weightBytes;
   /// Most bytes held at one time, weights included; of a GPU, by all users in this process.
   int64_t peakBytes;
+  /// Bytes of the values that requests have written to this rank's states, also those that failed; and of
+  /// these the bytes that were copied, since something else referred to the value.
+  int64_t stateBytesWritten, stateBytesCopied;
   /// On a GPU only the time to launch kernels, unless `SessionOptions::trace` makes ranks synchronize.
   double busySeconds;
   /// With `SessionOptions::cudaGraphs`: stages that are not CUDA graphs, and why: `stage 1: it draws random
@@ -96,11 +110,11 @@ struct DeviceStatistics {
 /// time.
 ///
 /// A session with a `launch` is one of several, each in a process with one rank. Either rank 0 is the
-/// coordinator (`SessionOptions::hasCoordinator`), or all processes make the same calls of `run`, `start` and
-/// `resetState` in the same order, from one thread, with inputs of the same sizes. Closing a session waits
-/// for the others to close theirs. When a request fails in one of them, or a process dies, all of them fail
-/// for good, with the same message. A process has one such session at a time; processes that open several,
-/// one after the other, open them in the same order.
+/// coordinator (`SessionOptions::hasCoordinator`), or all processes make the same calls of `run`,
+/// `start`, `resetState` and `endSequence` in the same order, from one thread, with inputs of the same sizes.
+/// Closing a session waits for the others to close theirs. When a request fails in one of them, or a process
+/// dies, all of them fail for good, with the same message. A process has one such session at a time;
+/// processes that open several, one after the other, open them in the same order.
 class Session {
 public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
@@ -124,13 +138,17 @@ public:
   /// processes, those for which `needsInputs` is false may pass tensors on the device `meta`, and all but
   /// `outputProcess` get undefined tensors.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
+  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options);
   /// As run, but returns before the result is there, so that requests are pipelined through the stages. Waits
-  /// while `SessionOptions::maxInFlight` requests are under way.
+  /// while `SessionOptions::maxInFlight` requests are under way, or one of the same sequence.
   llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
+  llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options);
 
-  /// Resets the states that the model keeps from request to request to their saved values, once the current
-  /// request has ended. A failed request leaves the states unchanged.
+  /// Resets the states that the model keeps from request to request to their saved values, of all sequences,
+  /// once the requests under way have ended. A failed request leaves the states unchanged.
   llvm::Error resetState();
+  /// Drops the states of a sequence, once its request under way has ended. The id may be used again.
+  llvm::Error endSequence(uint64_t sequence);
 
   /// Processes other than the coordinator: executes the commands of rank 0, until that closes its session.
   llvm::Error serve();

@@ -22,11 +22,8 @@ namespace cleave::runtime {
 /// the API.
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
-      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan),
-        states(statesOf(*this->plan)) {}
+      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan), states(*this->plan) {}
   ~Impl();
-  /// The states of each rank that shares its stages with others.
-  static std::vector<States> statesOf(const plan::Plan &plan);
   /// Joins the other processes, if there are any, and loads the ranks of this one.
   llvm::Error open(llvm::StringRef directory, const plan::Digest &checksum);
   llvm::Error join(const plan::Digest &checksum);
@@ -47,21 +44,26 @@ struct Session::Impl {
   bool isCoordinator() const { return commands && membership->rank() == 0; }
   /// Fails if only rank 0 may make this call.
   llvm::Error checkMayCall() const;
-  llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
+  llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, RequestOptions request);
   /// Hands an admitted request to the other processes and to the ranks of this one.
   llvm::Expected<std::shared_ptr<Request>> begin(AdmissionController::Admission admission,
                                                  std::vector<at::Tensor> inputs, Microbatches microbatches,
-                                                 uint32_t signature);
+                                                 RequestOptions options);
   void post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects);
   /// Waits for outputs of other processes.
   void receiveOutputs(Request &request, uint32_t signature);
   llvm::Error reset();
+  llvm::Error endSequence(uint64_t sequence);
   /// Executes the commands of rank 0, until that closes its session.
   llvm::Error serve();
   /// Leaves the run, once.
   llvm::Error close();
-  /// Waits for admission of a request.
-  llvm::Expected<AdmissionController::Admission> enter();
+  /// Waits for admission of a request of a sequence, or of a call that must be alone.
+  llvm::Expected<AdmissionController::Admission> enter(uint64_t sequence);
+  llvm::Expected<AdmissionController::Admission> enterAlone();
+  llvm::Expected<AdmissionController::Admission> admitted(AdmissionController::Admission admission);
+  /// Fails if a request with this batch does not continue its sequence.
+  llvm::Error checkSequence(RequestOptions request, int64_t batch) const;
   /// Callback for requests that time out; empty where the processes have to agree on that.
   std::function<void(const std::string &)> onTimeout() const;
   size_t mostUnderWay() const;
@@ -71,9 +73,7 @@ struct Session::Impl {
   /// Shared with requests.
   const std::shared_ptr<ClosedReason> closedReason = std::make_shared<ClosedReason>();
   Operators operators;
-  /// By data-parallel, then tensor-parallel rank. Tensor-parallel ranks keep copies of the same values,
-  /// unless a state is split.
-  std::vector<States> states;
+  StateStore states;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<RankSet> rankSets;
   std::shared_ptr<AdmissionController> admissions;

@@ -18,13 +18,6 @@ static int64_t withTolerance(int64_t limit) {
   return limit > kLargest ? INT64_MAX : limit + limit / 8 + (int64_t(64) << 20);
 }
 
-std::vector<States> Session::Impl::statesOf(const plan::Plan &plan) {
-  std::vector<States> states;
-  for (uint32_t position = 0; position < plan::ranksPerDeviceGroup(plan); ++position)
-    states.emplace_back(plan, position % plan.mesh->tp);
-  return states;
-}
-
 Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksum) {
   if (Error error = checkSupported(*plan))
     return error;
@@ -95,7 +88,6 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
   const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.onTimeout);
   for (auto [index, worker] : llvm::zip(own, workers)) {
     auto rank = Rank::load(*plan, shards.at(index), index, *worker, operators,
-                           states[index % plan::ranksPerDeviceGroup(*plan)],
                            {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
@@ -126,7 +118,6 @@ Error Session::Impl::load(llvm::StringRef directory) {
     collector = startHelperThread("outputs");
   ownDevice = resolved->front();
   workers = startWorkers(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
-  // With states only one request at a time: it reads what the previous one wrote.
   admissions = std::make_shared<AdmissionController>(options.timeout, mostUnderWay());
   if (Error error = loadRanks(*shards, own))
     return error;

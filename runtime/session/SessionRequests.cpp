@@ -14,8 +14,9 @@ using llvm::Expected;
 
 size_t Session::Impl::mostUnderWay() const {
   // A request reads what the one before has written.
+  auto isOneForAll = [](const auto &state) { return state->scope != plan::StateScope::Sequence; };
   const bool trains = llvm::any_of(plan->weights, [](const auto &weight) { return weight->trainable; });
-  if (!plan->states.empty() || trains)
+  if (trains || llvm::any_of(plan->states, isOneForAll))
     return 1;
   return options.maxInFlight ? options.maxInFlight : 2 * rankCount(*plan) + 2;
 }
@@ -37,10 +38,20 @@ std::function<void(const std::string &)> Session::Impl::onTimeout() const {
   };
 }
 
-Expected<AdmissionController::Admission> Session::Impl::enter() {
+Expected<AdmissionController::Admission> Session::Impl::enter(uint64_t sequence) {
   if (Error error = closedReason->check())
     return error;
-  if (AdmissionController::Admission admission = admissions->enter()) {
+  return admitted(admissions->enter(plan->states.empty() ? std::nullopt : std::optional(sequence)));
+}
+
+Expected<AdmissionController::Admission> Session::Impl::enterAlone() {
+  if (Error error = closedReason->check())
+    return error;
+  return admitted(admissions->enterAlone());
+}
+
+Expected<AdmissionController::Admission> Session::Impl::admitted(AdmissionController::Admission admission) {
+  if (admission) {
     // The request before may have failed meanwhile, and left weights half changed.
     if (Error error = closedReason->check())
       return error;
@@ -50,8 +61,25 @@ Expected<AdmissionController::Admission> Session::Impl::enter() {
                                  " s; allow more time (--timeout)");
 }
 
+Error Session::Impl::checkSequence(RequestOptions request, int64_t batch) const {
+  auto isOneForAll = [](const auto &state) { return state->scope == plan::StateScope::Session; };
+  auto state = llvm::find_if(plan->states, isOneForAll);
+  if (request.sequence != 0 && state != plan->states.end())
+    return llvm::createStringError("found sequence id " + llvm::Twine(request.sequence) + ", but state " +
+                                   (*state)->name +
+                                   " has no rows for the batch, so there is one for all "
+                                   "sequences; leave the id out");
+  const std::optional<int64_t> found = states.batchOf(request.sequence);
+  if (!found || *found == batch || !rankSets[request.signature].usesSequences)
+    return Error::success();
+  return llvm::createStringError("found a batch of " + llvm::Twine(batch) + " for sequence id " +
+                                 llvm::Twine(request.sequence) + ", whose requests have " +
+                                 llvm::Twine(*found) + " rows; end it first (Session::endSequence)");
+}
+
 Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tensor> inputs,
-                                                         uint32_t signature) {
+                                                         RequestOptions options) {
+  const uint32_t signature = options.signature;
   if (signature >= plan->signatures.size())
     return llvm::createStringError("found signature " + llvm::Twine(signature) + ", expected less than " +
                                    llvm::Twine(plan->signatures.size()));
@@ -63,11 +91,13 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   Microbatches microbatches(*plan->signatures[signature],
                             plan::microbatchesOfAll(*plan, scheduleOf(*plan, signature)),
                             std::move(*symbols));
-  auto admission = enter();
+  auto admission = enter(options.sequence);
   if (!admission)
     return admission.takeError();
+  if (Error error = checkSequence(options, microbatches.batch()))
+    return error;
   auto request = catching(
-      [&] { return begin(std::move(*admission), std::move(leaves), std::move(microbatches), signature); });
+      [&] { return begin(std::move(*admission), std::move(leaves), std::move(microbatches), options); });
   if (request || !membership)
     return request;
   // Other processes may have begun the request that this one cannot.
@@ -76,16 +106,17 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
 
 Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Admission admission,
                                                         std::vector<at::Tensor> inputs,
-                                                        Microbatches microbatches, uint32_t signature) {
-  const uint32_t count = microbatches.count();
+                                                        Microbatches microbatches, RequestOptions options) {
+  const uint32_t signature = options.signature, count = microbatches.count();
+  RequestStates view(states, options.sequence, rankSets[signature].usesSequences ? microbatches.batch() : 0);
   const bool collects = peerExchange && peerExchange->receivesOutputs(signature);
   std::lock_guard lock(submission);
   if (isCoordinator())
-    if (Error error = commands->send({Command::Kind::Run, signature, inputs}))
+    if (Error error = commands->send({Command::Kind::Run, signature, options.sequence, inputs}))
       return error;
   auto request = std::make_shared<Request>(
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
-      rankSets[signature].ranks, admissions, std::move(admission), states,
+      rankSets[signature].ranks, admissions, std::move(admission), std::move(view),
       [&](CancellationToken &cancellation) { return connect(rankSets[signature], count, cancellation); },
       outputDevice, collects, membership.get(), onTimeout(),
       [closedReason = closedReason](const std::string &message) {
@@ -128,15 +159,26 @@ void Session::Impl::receiveOutputs(Request &request, uint32_t signature) {
 }
 
 Error Session::Impl::reset() {
-  auto admission = enter();
+  auto admission = enterAlone();
   if (!admission)
     return admission.takeError();
   std::lock_guard lock(submission);
   if (isCoordinator())
     if (Error error = commands->send({Command::Kind::Reset}))
       return error;
-  for (States &each : states)
-    each.reset();
+  states.reset();
+  return Error::success();
+}
+
+Error Session::Impl::endSequence(uint64_t sequence) {
+  auto admission = enter(sequence);
+  if (!admission)
+    return admission.takeError();
+  std::lock_guard lock(submission);
+  if (isCoordinator())
+    if (Error error = commands->send({.kind = Command::Kind::EndSequence, .sequence = sequence}))
+      return error;
+  states.forget(sequence);
   return Error::success();
 }
 
@@ -161,12 +203,12 @@ Error Session::Impl::serve() {
       return command.takeError();
     if (command->kind == Command::Kind::End)
       return finish(0);
-    if (command->kind == Command::Kind::Reset) {
-      if (Error error = reset())
+    if (command->kind != Command::Kind::Run) {
+      if (Error error = command->kind == Command::Kind::Reset ? reset() : endSequence(command->sequence))
         return failAll(llvm::toString(std::move(error)));
       continue;
     }
-    auto request = submit(command->inputs, command->signature);
+    auto request = submit(command->inputs, {command->signature, command->sequence});
     if (!request)
       return failAll(llvm::toString(request.takeError()));
     begun.push_back(std::move(*request));

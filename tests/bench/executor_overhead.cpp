@@ -167,9 +167,8 @@ static void runPlan(benchmark::State &state, const Chain &chain) {
   Operators operators(*loaded.plan);
   WeightStore weights = llvm::cantFail(WeightStore::load(
       *loaded.plan, llvm::cantFail(plan::openShards(*loaded.plan, directory, {0u})).at(0), 0, c10::kCPU));
-  States states(0);
   auto executor = llvm::cantFail(
-      Executor::load(*loaded.plan, *loaded.plan->programs[0], weights, operators, states, c10::kCPU, false));
+      Executor::load(*loaded.plan, *loaded.plan->programs[0], weights, operators, c10::kCPU, false));
   llvm::sys::fs::remove_directories(folder);
 
   MemoryAccountRef account(new MemoryAccount("bench"));

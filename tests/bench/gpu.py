@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cleave on one GPU, a stage as a CUDA graph, against TorchScript and eager there, batches of one.
+"""Cleave on one GPU, a stage as a CUDA graph, against torch.compile, TorchScript and eager there, batches of one.
 
 usage: gpu.py [--bin build/bin] [--models gpt2,bert,vit,resnet-50] [--rounds 5] [--repeat 50] [--quick]
 In each round every contestant runs once, in a fresh process; inputs come from main memory, and outputs go back there. Prints
@@ -28,6 +28,7 @@ class OnGpu(Plan):
 CONTESTANTS = {
     "eager": Peer("eager", "gpu_eager.py", threads=1),
     "torchscript": Peer("TorchScript, frozen", "gpu_torchscript.py", threads=1),
+    "compiled": Peer("torch.compile with CUDA graphs", "gpu_compiled.py", threads=1),
     "plan": OnGpu("Cleave", "pp=1"),
     "graphs": OnGpu("Cleave with CUDA graphs", "pp=1", options=("--cuda-graphs",)),
 }
@@ -47,7 +48,7 @@ def main():
     print(report.speeds(results, CONTESTANTS))
     print(report.table([["CUDA graphs, times as fast as", *results],
                         *([CONTESTANTS[other].label, *(report.against(found, "graphs", [other], 1) for found in results.values())]
-                          for other in ("eager", "torchscript", "plan"))]))
+                          for other in ("eager", "torchscript", "compiled", "plan"))]))
     print(*report.failures(results, CONTESTANTS), sep="\n")
     sys.exit(rounds.any_failed(results))
 

@@ -27,8 +27,13 @@ def over_gpus(*meshes):
     return pytest.mark.parametrize("mesh", [pytest.param(mesh, marks=needs(ranks_of(mesh))) for mesh in meshes])
 
 
+def on(devices):
+    """The options for these devices. With GPUs there is no sandbox, and a note says so unless none is asked for."""
+    return "--devices", devices, "--sandbox", "off"
+
+
 def all_gpus(mesh):
-    return "--devices", ",".join(f"cuda:{rank}" for rank in range(ranks_of(mesh)))
+    return on(",".join(f"cuda:{rank}" for rank in range(ranks_of(mesh))))
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ def test_torchrun_gives_each_process_its_gpu(mesh, expected, tmp_path):
 def test_a_cpu_and_a_gpu(mesh, devices, expected, tmp_path):
     """Between them tensors go through main memory."""
     plan, inputs, outputs = expected(mesh)
-    run_ranks(2, plan, "--inputs", inputs, "--outputs", tmp_path / "mixed.safetensors", "--devices", devices)
+    run_ranks(2, plan, "--inputs", inputs, "--outputs", tmp_path / "mixed.safetensors", *on(devices))
     check_close(tmp_path / "mixed.safetensors", outputs)
 
 
@@ -88,20 +93,23 @@ def test_a_cpu_and_a_gpu(mesh, devices, expected, tmp_path):
 @pytest.mark.parametrize("mesh", ["pp=2", "tp=2"])
 def test_two_processes_on_one_gpu(mesh, plans):
     plan, inputs = plans(mesh)
-    with Processes(2, plan, "--inputs", inputs, "--devices", "cuda:0,cuda:0") as processes:
+    with Processes(2, plan, "--inputs", inputs, *on("cuda:0,cuda:0")) as processes:
         ended = processes.end()
     for rank, end in ended.items():
         assert end.status == 1 and "exchange tensors and are two processes on one GPU" in end.err, (rank, end)
 
 
-@over_gpus("pp=2", "tp=2", "pp=2,tp=2")
+@pytest.mark.parametrize("mesh, devices", [
+    *(pytest.param(mesh, all_gpus(mesh)[1], marks=needs(ranks_of(mesh))) for mesh in ("pp=2", "tp=2", "pp=2,tp=2")),
+    *(pytest.param(mesh, "cuda:0,cpu:0", marks=needs(1)) for mesh in ("pp=2", "tp=2")),
+])
 @pytest.mark.parametrize("blow, words, limit, options", [
     (signal.SIGKILL, "rank 1 has died", NOTICE, ()),
     (signal.SIGSTOP, "no sign of life", 5 + HANG, ("--timeout", 5)),
 ])
-def test_a_rank_that_is_gone_ends_the_others(mesh, blow, words, limit, options, plans):
+def test_a_rank_that_is_gone_ends_the_others(mesh, devices, blow, words, limit, options, plans):
     plan, inputs = plans(mesh)
-    with Processes(ranks_of(mesh), plan, "--inputs", inputs, *FOREVER, *options, *all_gpus(mesh)) as processes:
+    with Processes(ranks_of(mesh), plan, "--inputs", inputs, *FOREVER, *options, *on(devices)) as processes:
         wait_until_running(processes)
         since = strike(processes, 1, blow)
         outcome = watch_end(processes, since, sorted(set(processes.running) - {1}), timeout=60)

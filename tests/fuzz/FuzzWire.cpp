@@ -119,8 +119,8 @@ std::vector<std::string> seeds() {
       sentAs(Values, {at::ones({2, 3}), int64_t(3), 2.5, std::string("text")}),
       sentAs(Values, {at::ones({8}).slice(0, 0, 8, 2), at::ones({1}).expand({9}), quantized, dict}),
       sentAs(Values, {c10::List<int64_t>({1, 2}), c10::Device("cpu"), true, IValue()}),
-      sentAs(Commands, {int64_t(0), int64_t(0), at::ones({4, 8})}),
-      sentAs(Commands, {int64_t(0), int64_t(0), sizes})};
+      sentAs(Commands, {int64_t(0), int64_t(0), int64_t(0), at::ones({4, 8})}),
+      sentAs(Commands, {int64_t(0), int64_t(0), int64_t(0), sizes})};
   for (int operation = 0; operation <= int(CollectiveOp::Broadcast); ++operation)
     all.push_back(groupSeed(CollectiveOp(operation)));
   auto text = [&](Target target, StringRef words) {

@@ -1,5 +1,6 @@
 // A network whose backward pass is written by hand trains by every schedule, over every mesh, as libtorch's
 // autograd says.
+#include "runtime/device/DeviceWorker.h"
 #include "runtime/session/Session.h"
 #include "tests/training/TrainingNetwork.h"
 #include "llvm/ADT/SmallString.h"
@@ -126,6 +127,45 @@ TEST_F(TrainingScheduleTest, EveryScheduleTrainsAsAutogradDoes) {
             SCOPED_TRACE(order + " layers " + std::to_string(layers) + " pp " + std::to_string(ranks) +
                          " dp " + std::to_string(dp) + " tp " + std::to_string(tp));
             auto session = open(network);
+            ASSERT_TRUE(session);
+            const Steps found = train(*session, 3, 16);
+            expectClose(found, expected);
+            if (!first)
+              first = found;
+            EXPECT_TRUE(haveSameBits(found, *first)) << "every schedule gives the same bits";
+          }
+        }
+}
+
+/// All ranks on one GPU.
+class TrainingGpuTest : public TrainingScheduleTest {
+protected:
+  void SetUp() override {
+    auto gpu = runtime::resolveDevices({"cuda:0"}, 1);
+    if (!gpu)
+      GTEST_SKIP() << llvm::toString(gpu.takeError());
+  }
+};
+
+TEST_F(TrainingGpuTest, EveryScheduleTrainsAsAutogradDoes) {
+  for (bool isTied : {false, true})
+    for (uint32_t ranks : {1, 2, 4})
+      for (uint32_t dp : {1, 2})
+        for (uint32_t tp : {1, 2}) {
+          // The tied weight is in two stages of different ranks, and whole in both.
+          if (isTied && (ranks < 4 || tp > 1))
+            continue;
+          TrainingNetwork network{4, ranks, dp, tp};
+          network.isTied = isTied;
+          const Steps expected = trainEagerly(network, 3, 16);
+          std::optional<Steps> first;
+          for (const std::string &order : ordersOf(network)) {
+            network.order = order;
+            SCOPED_TRACE(order + " pp " + std::to_string(ranks) + " dp " + std::to_string(dp) + " tp " +
+                         std::to_string(tp) + (isTied ? " tied" : ""));
+            runtime::SessionOptions options;
+            options.devices.assign(ranks * dp * tp, "cuda:0");
+            auto session = open(network, options);
             ASSERT_TRUE(session);
             const Steps found = train(*session, 3, 16);
             expectClose(found, expected);

@@ -84,6 +84,7 @@ llvm::Error Compilation::read() {
     maker.emplace(silent, source, context);
   }
   shape.batch = source.batch;
+  source.model.module->walk([&](StateOp) { shape.hasStates = true; });
   return llvm::Error::success();
 }
 

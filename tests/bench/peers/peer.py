@@ -55,9 +55,15 @@ def run_alone(prepare):
 
 
 def on_gpu(module, inputs):
-    """A step on the first GPU, from main memory and back."""
+    """A step on the first GPU, from main memory and back. Convolutions are in float32, as they are in the trace's answer and
+    in Cleave; by libtorch's default they would be in TF32."""
+    torch.backends.cudnn.allow_tf32 = False
     module.cuda()
-    return lambda: only_tensor(module(**{name: value.cuda() for name, value in inputs.items()})).cpu()
+    return lambda: only_tensor(module(**to_gpu(inputs))).cpu()
+
+
+def to_gpu(inputs):
+    return {name: value.cuda() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
 
 
 def warm_up(step):

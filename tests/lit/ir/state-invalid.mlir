@@ -99,3 +99,27 @@ func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
   }
   return %1 : tensor<2xf32>
 }
+
+// -----
+
+func.func @f(%x: tensor<1x8xf32>) {
+  // expected-error @below {{expected a type with a name in dimension 1 alone, the batch's}}
+  %0 = cleave.state "h" from %x {batch_dim = 1 : i64} : (tensor<1x8xf32>) -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x8xf32>) {
+  // expected-error @below {{expected a type with a name in dimension 0 alone, the batch's}}
+  %0 = cleave.state "h" from %x {batch_dim = 0 : i64} : (tensor<1x8xf32>) -> tensor<?x8xf32, #cleave.layout<dims = ["2*batch", "8"]>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x4xf32>) {
+  // expected-error @below {{found initial value 'tensor<1x4xf32>' for rows of a state of type}}
+  %0 = cleave.state "h" from %x {batch_dim = 0 : i64} : (tensor<1x4xf32>) -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+  return
+}

@@ -32,3 +32,14 @@ func.func @others(%x: !cleave.tensor) -> !cleave.tensor {
   cleave.update "calls" %1 : i64
   return %grows : !cleave.tensor
 }
+
+// A row for each sample of the batch.
+// CHECK-LABEL: func.func @rows
+// CHECK: cleave.state "h" from %{{.*}} {batch_dim = 1 : i64} : (tensor<2x1xf32>) -> tensor<2x?xf32, #cleave.layout<dims = ["2", "batch"]>>
+!rows = tensor<2x?xf32, #cleave.layout<dims = ["2", "batch"]>>
+func.func @rows(%x: !rows) -> !rows attributes {cleave.symbols = {batch = 4 : i64}} {
+  %zeros = cleave.param "h" {role = "buffer"} : tensor<2x1xf32>
+  %h = cleave.state "h" from %zeros {batch_dim = 1 : i64} : (tensor<2x1xf32>) -> !rows
+  cleave.update "h" %x : !rows
+  return %h : !rows
+}

@@ -175,3 +175,17 @@ func.func @keeps_state(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
   cleave.update "last" %last : tensor<8xf32>
   return %0 : !x
 }
+
+// -----
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @keeps_positions(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %zero = cleave.param "at" {role = "buffer"} : tensor<1xi64>
+  %batch = cleave.size "batch"
+  %none = cleave.constant(unit) : none
+  %at = cleave.state "at" from %zero {batch_dim = 0 : i64} : (tensor<1xi64>) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  %0 = aten.arange(%batch, %none, %none, %none, %none) : (i64, none, none, none, none) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  // expected-error @below {{cleave.update keeps positions in dimension batch, so micro-batches are not parts of it}}
+  cleave.update "at" %0 : tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  return %x : !x
+}

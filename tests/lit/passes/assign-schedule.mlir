@@ -80,3 +80,16 @@ func.func @own_sample(%ids: !ids) -> tensor<?x8xi64, #cleave.layout<dims = ["bat
   %3 = aten.index.Tensor(%ids, %2) : (!ids, !cleave.list<!cleave.optional<!cleave.tensor>>) -> !ids
   return %3 : !ids
 }
+
+// Parts of the batch have parts of a state with a row for each sample.
+// CHECK-LABEL: func.func @keeps_rows(
+// CHECK-SAME: microbatches = 4, batch = "batch"
+!h = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @keeps_rows(%x: !h) -> !h attributes {cleave.symbols = {batch = 4}} {
+  %zeros = cleave.param "h" {role = "buffer"} : tensor<1x8xf32>
+  %one = cleave.constant(1 : i64) : i64
+  %h = cleave.state "h" from %zeros {batch_dim = 0 : i64} : (tensor<1x8xf32>) -> !h
+  %0 = aten.add.Tensor(%x, %h, %one) {cleave.stage_index = 0 : i64} : (!h, !h, i64) -> !h
+  cleave.update "h" %0 : !h
+  return %0 : !h
+}

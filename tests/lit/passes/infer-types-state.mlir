@@ -64,3 +64,23 @@ func.func @raises(%x: tensor<4xf32>, %bad: i1) -> !cleave.tensor {
   %2 = aten.relu(%0) : (!cleave.tensor) -> !cleave.tensor
   return %2 : !cleave.tensor
 }
+
+// One with rows for the batch keeps them where each request leaves as many.
+// CHECK-LABEL: func.func @keeps_rows
+// CHECK: cleave.state "h" from %{{.*}} {batch_dim = 0 : i64} : (tensor<1x8xf32>) -> tensor<?x8xf32
+// CHECK: aten.tanh({{.*}}) -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+// CHECK: cleave.state "g" from %{{.*}} : (tensor<1x8xf32>) -> !cleave.tensor
+!rows = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @keeps_rows(%x: !rows) -> !cleave.tensor attributes {cleave.symbols = {batch = 4 : i64}} {
+  %zeros = cleave.param "h" {role = "buffer"} : tensor<1x8xf32>
+  %one = cleave.constant(1 : i64) : i64
+  %zero = cleave.constant(0 : i64) : i64
+  %h = cleave.state "h" from %zeros {batch_dim = 0 : i64} : (tensor<1x8xf32>) -> !rows
+  %0 = aten.add.Tensor(%h, %x, %one) : (!rows, !rows, i64) -> !cleave.tensor
+  %1 = aten.tanh(%0) : (!cleave.tensor) -> !cleave.tensor
+  cleave.update "h" %1 : !cleave.tensor
+  %g = cleave.state "g" from %zeros {batch_dim = 0 : i64} : (tensor<1x8xf32>) -> !rows
+  %2 = aten.unsqueeze(%1, %zero) : (!cleave.tensor, i64) -> !cleave.tensor
+  cleave.update "g" %2 : !cleave.tensor
+  return %1 : !cleave.tensor
+}

@@ -111,3 +111,19 @@ func.func @passed_through(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, i
   %1 = aten.tanh(%0) {cleave.stage_index = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %1, %x, %n : tensor<2xf32>, tensor<2xf32>, i64
 }
+
+// A state takes its new value when nothing reads it any more.
+// CHECK-LABEL: func.func @state(
+// CHECK: cleave.stage 0
+// CHECK: %[[S:.*]] = cleave.state "h"
+// CHECK-NEXT: %[[NEW:.*]] = aten.tanh(%[[S]])
+// CHECK-NEXT: %[[R:.*]] = aten.relu(%[[NEW]])
+// CHECK-NEXT: cleave.update "h" %[[NEW]]
+// CHECK-NEXT: cleave.yield %[[R]]
+func.func @state(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = cleave.state "h" from %x {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = aten.tanh(%0) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  cleave.update "h" %1 {cleave.stage_index = 0 : i64} : tensor<2xf32>
+  %2 = aten.relu(%1) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %2 : tensor<2xf32>
+}

@@ -144,7 +144,9 @@ TEST(Schedule, FindsReductionsInDifferentOrders) {
       plan->buckets[i]->parts[stage]->stage = stage;
     }
   }
-  const std::vector<std::string> first = {"F0.0", "S0.0>1", "F0.1", "S0.1>1", "A0:0", "A0:1"};
+  plan->programs.push_back(std::make_unique<Program>());
+  plan->programs.back()->phase = Phase::Update;
+  const std::vector<std::string> first = {"F0.0", "S0.0>1", "F0.1", "S0.1>1", "A0:0", "A0:1", "U0"};
   std::vector<std::string> second = {"R1.0<0", "F1.0", "R1.1<0", "F1.1", "A1:0", "A1:1"};
   setActions(*plan, 0, first);
   setActions(*plan, 1, second);

@@ -398,6 +398,11 @@ static const Mutation kPrograms[] = {
     MUTATION("ConstantDeep", "a constant is nested deeper than 24",
              second(plan).constants[0]->value = nest(1000, ConstantKind::Tuple, &Constant::items)),
     MUTATION("ScheduleMissing", "schedules: a signature has none", plan.schedules.clear()),
+    MUTATION("ScheduleTwice", "schedules: signature 0 has several",
+             plan.schedules.push_back(copyOf(plan.schedules[0]))),
+    MUTATION("TieOfNothing", "group 0: no bucket sums over this tie",
+             plan.groups.push_back(std::make_unique<Group>());
+             plan.groups[0]->axis = Axis::Tied; plan.groups[0]->ranks = {0, 1}),
     MUTATION("ScheduleSignature", "of a signature that is not there", plan.schedules[0]->signature = 1),
     MUTATION("ScheduleNullRank", "schedules: one is missing, incomplete",
              plan.schedules[0]->ranks[0].reset()),
@@ -612,6 +617,59 @@ static const Mutation kTraining[] = {
              plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->axis = Axis::Tied),
 };
 
+/// Stage 0 reads a state with a row for each sample.
+static void keepRows(Plan &plan) {
+  addState(plan, 0);
+  State &state = *plan.states[0];
+  state.scope = StateScope::Sequence;
+  state.batch_dim = 0;
+  state.type->ranked = true;
+  for (const DimExpr &dim : {unknownDim(), constantDim(8)})
+    state.type->dims.push_back(std::make_unique<DimExpr>(dim));
+  Instruction &read = instruction(first(plan), 0, 0);
+  read.kind = InstructionKind::StateRead;
+  read.op = 0;
+  read.operands = {0};
+  signature(plan).batch = 0;
+  plan.required_features = {"sequences"};
+}
+
+static void takeInOnePiece(Plan &plan) {
+  Schedule &schedule = *plan.schedules[0];
+  schedule.microbatches = 1;
+  for (const auto &rank : schedule.ranks)
+    llvm::erase_if(rank->actions, [](const auto &action) { return action->microbatch > 0; });
+}
+
+TEST(ValidPlans, MayKeepRows) {
+  auto plan = makeTwoStagePlan();
+  keepRows(*plan);
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+}
+
+static const Mutation kSequences[] = {
+    MUTATION("RowsWithoutBatch", "a state has rows for the batch in a signature that has no batch",
+             keepRows(plan);
+             signature(plan).batch = -1; takeInOnePiece(plan)),
+    MUTATION("RowsOfKnownNumber", "it has 4 rows, expected a number that each sequence decides",
+             keepRows(plan);
+             *plan.states[0]->type->dims[0] = constantDim(4)),
+    MUTATION("RowsOfNoSequence", "a state has rows for the batch if it lasts for sequences", keepRows(plan);
+             plan.states[0]->batch_dim = -1),
+    MUTATION("SequencesNotListed", "the plan uses 'sequences' and does not list it", keepRows(plan);
+             plan.required_features.clear()),
+    MUTATION("SumOfAnUpdate", "it is a sum over micro-batches, but comes from an update, which runs once",
+             train(plan);
+             signature(plan).outputs[0]->phase = Phase::Update;
+             signature(plan).outputs[0]->merge = OutputMerge::Sum),
+    MUTATION("RowsInAnUpdate",
+             "reads or writes a state with rows for the batch, expected in a forward program", train(plan);
+             plan.states[0]->scope = StateScope::Sequence; plan.states[0]->batch_dim = 0;
+             *plan.states[0]->type->dims[0] = unknownDim(); plan.buckets.clear();
+             instruction(weightPass(plan), 0, 0).kind = InstructionKind::StateWrite),
+};
+
+INSTANTIATE_TEST_SUITE_P(Sequences, Validate, testing::ValuesIn(kSequences), nameOf);
 INSTANTIATE_TEST_SUITE_P(Training, Validate, testing::ValuesIn(kTraining), nameOf);
 INSTANTIATE_TEST_SUITE_P(Tables, Validate, testing::ValuesIn(kTables), nameOf);
 INSTANTIATE_TEST_SUITE_P(Signatures, Validate, testing::ValuesIn(kSignatures), nameOf);

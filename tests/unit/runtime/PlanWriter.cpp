@@ -186,6 +186,16 @@ uint32_t StageWriter::readState(const std::string &name, uint32_t initial) {
   return slot;
 }
 
+uint32_t StageWriter::readRows(const std::string &name, uint32_t initial, int64_t width) {
+  const uint32_t slot = readState(name, initial);
+  plan::State &state = *writer.plan->states[stateIndex(name)];
+  state.scope = plan::StateScope::Sequence;
+  state.batch_dim = 0;
+  *state.type = tensorType(plan::DType::Float, {width, width});
+  *state.type->dims[0] = plan::unknownDim();
+  return slot;
+}
+
 void StageWriter::writeState(const std::string &name, uint32_t value) {
   emit(InstructionKind::StateWrite, {value}, 0);
   program->blocks[currentBlock]->instructions.back()->op = stateIndex(name);

@@ -41,6 +41,8 @@ public:
   uint32_t list(const std::string &element, Slots items);
   /// What state `name` of this stage, which the first mention enters in the plan, holds.
   uint32_t readState(const std::string &name, uint32_t initial);
+  /// The same with a row of `width` numbers for each sample of the batch.
+  uint32_t readRows(const std::string &name, uint32_t initial, int64_t width);
   void writeState(const std::string &name, uint32_t value);
   /// Any instruction; gives its results.
   Slots emit(plan::InstructionKind kind, Slots operands, size_t results, Slots blocks = {},

@@ -51,4 +51,8 @@ at::Tensor TwoLayers::expected(const at::Tensor &x) const {
   return at::linear(at::relu(at::linear(x, firstWeight, firstBias)), secondWeight);
 }
 
+double relativeError(const at::Tensor &found, const at::Tensor &expected) {
+  return (found.cpu() - expected).abs().max().item<double>() / expected.abs().max().item<double>();
+}
+
 } // namespace cleave::runtime

@@ -43,6 +43,10 @@ struct TwoLayers {
   PlanWriter writer;
 };
 
+/// Largest |found − expected|, as a share of the largest |expected|. In float32 a GPU adds in another order
+/// than a CPU, and is off by some 1e-7; in TF32 by some 1e-4.
+double relativeError(const at::Tensor &found, const at::Tensor &expected);
+
 } // namespace cleave::runtime
 
 #endif // CLEAVE_TESTS_UNIT_RUNTIME_TESTMODELS_H

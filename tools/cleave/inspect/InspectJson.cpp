@@ -155,11 +155,13 @@ static json::Array describeStates(const Plan &plan) {
   static const Signature none{};
   return toArray(plan.states, [](const auto &state) {
     const TensorType &type = *state->type;
-    return json::Object{{"name", state->name},
-                        {"stage", state->stage},
-                        {"scope", llvm::StringRef(wire::EnumNameStateScope(state->scope)).lower()},
-                        {"dtype", type.ranked ? json::Value(nameOf(type.dtype)) : json::Value(nullptr)},
-                        {"shape", shapeOf(none, type)}};
+    return json::Object{
+        {"name", state->name},
+        {"stage", state->stage},
+        {"scope", llvm::StringRef(wire::EnumNameStateScope(state->scope)).lower()},
+        {"batch_dim", state->batch_dim >= 0 ? json::Value(state->batch_dim) : json::Value(nullptr)},
+        {"dtype", type.ranked ? json::Value(nameOf(type.dtype)) : json::Value(nullptr)},
+        {"shape", shapeOf(none, type)}};
   });
 }
 

@@ -116,6 +116,8 @@ Expected<Measurement> measure(Session &session, uint32_t signature, const Reques
   for (auto [device, now, earlier] : llvm::zip(measurement.devices, session.statistics(), before)) {
     device.statistics = now;
     device.statistics.busySeconds -= earlier.busySeconds;
+    device.statistics.stateBytesWritten -= earlier.stateBytesWritten;
+    device.statistics.stateBytesCopied -= earlier.stateBytesCopied;
   }
   return measurement;
 }

@@ -25,6 +25,8 @@ std::string RunReport::partOf(const Measurement &measurement, llvm::ArrayRef<Nam
     devices.push_back(Object{{"name", device.statistics.name},
                              {"peak_bytes", device.statistics.peakBytes},
                              {"weight_bytes", device.statistics.weightBytes},
+                             {"state_bytes_written", device.statistics.stateBytesWritten},
+                             {"state_bytes_copied", device.statistics.stateBytesCopied},
                              {"busy_seconds", device.statistics.busySeconds},
                              {"busy_alone", device.busyAlone}});
   for (const auto &[name, tensor] : named)
@@ -73,7 +75,8 @@ Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &
     for (const Object *device : *devices) {
       const double busy = real(*device, "busy_seconds");
       report.devices.push_back({text(*device, "name"), integer(*device, "peak_bytes"),
-                                integer(*device, "weight_bytes"), busy,
+                                integer(*device, "weight_bytes"), integer(*device, "state_bytes_written"),
+                                integer(*device, "state_bytes_copied"), busy,
                                 own.secondsPerStep * double(own.steps) - busy});
       busyAlone += real(*device, "busy_alone");
     }
@@ -98,6 +101,8 @@ Object RunReport::toJson() const {
     deviceList.push_back(Object{{"name", device.name},
                                 {"peak_bytes", device.peakBytes},
                                 {"weight_bytes", device.weightBytes},
+                                {"state_bytes_written", device.stateBytesWritten},
+                                {"state_bytes_copied", device.stateBytesCopied},
                                 {"busy_seconds", device.busySeconds},
                                 {"idle_seconds", device.idleSeconds}});
   for (const Output &output : outputs)

@@ -30,7 +30,7 @@ public:
 private:
   struct Device {
     std::string name;
-    int64_t peakBytes, weightBytes;
+    int64_t peakBytes, weightBytes, stateBytesWritten, stateBytesCopied;
     double busySeconds, idleSeconds;
   };
   struct Output {

@@ -40,6 +40,8 @@ struct PipelineShape {
   uint32_t microbatches = 1;
   /// Name of the batch dimension; empty if the batch is not split.
   std::string batch;
+  /// Whether the model keeps states from call to call.
+  bool hasStates = false;
   /// Number of devices that may be used: the first ones of the machine.
   uint32_t devices = 1;
   /// Number of devices of the machine; 0 if no machine is given.

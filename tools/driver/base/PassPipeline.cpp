@@ -63,8 +63,11 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
   std::string types = "strip-boundaries";
   if (!options.capturePoints.empty())
     types += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
-  std::vector<std::string> steps{types + ",canonicalize,infer-types" +
-                                 (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse"};
+  types += ",canonicalize";
+  if (shape.hasStates && !shape.batch.empty() && (shape.microbatches != 1 || shape.dataParallelSize > 1))
+    types += ",infer-state-rows{batch=" + shape.batch + "}";
+  std::vector<std::string> steps{types + ",infer-types" + (isIrText(options.model) ? "{check}" : "") +
+                                 ",fold-sizes,canonicalize,cse"};
   const bool isSplit = shape.tensorParallelSize > 1;
   std::vector<std::string> changes;
   if (options.rewriteIdioms)

@@ -23,7 +23,8 @@ std::vector<RankMemory> heldBy(func::FuncOp function, unsigned tpRank, uint32_t 
   EXPECT_TRUE(succeeded(microbatch));
   std::vector<RankMemory> held(ranks);
   for (auto stage : own->getBody().getOps<StageOp>()) {
-    const StageMemory memory = memoryOf(stage, microbatch->inferred, microbatch->shapes, /*threads=*/1);
+    const StageMemory memory = memoryOf(stage, microbatch->inferred, microbatch->shapes, /*threads=*/1,
+                                        /*microbatches=*/1);
     RankMemory &rank = held[stage.getIndex() % ranks];
     rank.weights += memory.weightBytes;
     rank.activations = std::max(rank.activations, memory.activationBytes);

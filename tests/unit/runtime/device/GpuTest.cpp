@@ -97,15 +97,43 @@ TEST_F(DevicePluginTest, ProgramsMakeTheirTensorsWhereTheyRun) {
   Operators operators(*writer.plan);
   auto weights = llvm::cantFail(WeightStore::load(
       *writer.plan, llvm::cantFail(plan::openShards(*writer.plan, path("a.plan"), {0u})).at(0), 0, device));
-  States states(0);
   auto executor = llvm::cantFail(
-      Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, states, device, false));
+      Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, device, false));
   executor->setInput(0, at::ones({4}));
   std::vector<c10::IValue> outputs;
   std::atomic<bool> cancelled{false};
   // Operators refuse operands of two devices, so what comes out has been there all along.
   executor->run({{}, cancelled}, outputs);
   EXPECT_TRUE(outputs[0].toTensor().is_meta());
+}
+
+/// `y = conv2d(x, w)` as a trace has it, with TF32 where the machine of the trace has it.
+static void writeConvolution(PlanWriter &writer) {
+  writer.input("x", tensorType(DType::Float, {2, 64, 16, 16}));
+  StageWriter &stage = writer.stage(0);
+  auto flag = [&](bool isSet) {
+    plan::Constant constant = integer(isSet);
+    constant.kind = plan::ConstantKind::Bool;
+    return stage.constant(constant);
+  };
+  const uint32_t ones = stage.constant(integers({1, 1})), zeros = stage.constant(integers({0, 0})),
+                 no = flag(false), yes = flag(true);
+  stage.output(stage.call("aten::_convolution", {stage.input(0), stage.weight("w", at::randn({64, 64, 3, 3})),
+                                                 stage.constant(none()), ones, zeros, ones, no, zeros,
+                                                 stage.constant(integer(1)), no, no, yes, yes}));
+  writer.output("y", 0, 0);
+}
+
+TEST_F(DevicePluginTest, TheSessionChoosesThePrecisionOfTracedConvolutions) {
+  PlanWriter writer({0});
+  writeConvolution(writer);
+  writer.write(path("a.plan"));
+  Operators operators(*writer.plan);
+  for (auto [device, isReplaced] : {std::pair(c10::kCPU, false), std::pair(c10::kMeta, true)}) {
+    auto program =
+        llvm::cantFail(LoadedProgram::load(*writer.plan, *writer.plan->programs[0], operators, device));
+    EXPECT_EQ(program->main().instructions[0].operands.back().slot == program->tf32Slot(), isReplaced);
+  }
 }
 
 /// What needs one.
@@ -134,7 +162,7 @@ protected:
     for (size_t i = 0; i < inputs.size(); ++i) {
       at::Tensor output = llvm::cantFail(pending[i]->wait())[0];
       ASSERT_TRUE(output.is_cpu());
-      EXPECT_TRUE(at::allclose(output, model.expected(inputs[i]), 1e-5, 1e-5));
+      EXPECT_LE(relativeError(output, model.expected(inputs[i])), 2e-6);
     }
   }
 };
@@ -152,7 +180,7 @@ TEST_F(GpuTest, GivesOutputsWhereTheyAreWanted) {
   at::Tensor input = at::randn({4, 8});
   at::Tensor output = llvm::cantFail(open(model.writer, options)->run({input}))[0];
   ASSERT_TRUE(output.is_cuda());
-  EXPECT_TRUE(at::allclose(output.cpu(), model.expected(input), 1e-5, 1e-5));
+  EXPECT_LE(relativeError(output, model.expected(input)), 2e-6);
 }
 
 TEST_F(GpuTest, MakesTensorsOnTheGpu) {
@@ -288,7 +316,7 @@ TEST_F(GpuTest, AutocastComputesInBfloat16) {
   options.autocast = at::kBFloat16;
   const at::Tensor x = at::randn({4, 8}), y = llvm::cantFail(open(model.writer, options)->run({x}))[0];
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(at::allclose(y.to(at::kFloat), model.expected(x), 0.05, 0.05));
+  EXPECT_LE(relativeError(y.to(at::kFloat), model.expected(x)), 0.05);
 }
 
 TEST_F(GpuTest, Tf32IsOffUnlessItIsAskedFor) {
@@ -299,11 +327,34 @@ TEST_F(GpuTest, Tf32IsOffUnlessItIsAskedFor) {
   const at::Tensor x = at::randn({64, 512}), expected = model.expected(x);
   const at::Tensor rough = llvm::cantFail(open(model.writer, options)->run({x}))[0];
   EXPECT_TRUE(at::globalContext().allowTF32CuBLAS() && at::globalContext().allowTF32CuDNN());
-  EXPECT_TRUE(at::allclose(rough, expected, 0.05, 0.5));
+  EXPECT_GE(relativeError(rough, expected), 2e-5);
+  EXPECT_LE(relativeError(rough, expected), 5e-3);
   options.tf32 = false;
   auto session = llvm::cantFail(Session::open(path("a.plan"), options));
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS() || at::globalContext().allowTF32CuDNN());
-  EXPECT_TRUE(at::allclose(llvm::cantFail(session->run({x}))[0], expected, 1e-4, 1e-3));
+  EXPECT_LE(relativeError(llvm::cantFail(session->run({x}))[0], expected), 5e-6);
+}
+
+TEST_F(GpuTest, Tf32OfTracedConvolutionsIsOffUnlessItIsAskedFor) {
+  PlanWriter writer({0});
+  writeConvolution(writer);
+  const at::Tensor x = at::randn({2, 64, 16, 16}), expected = llvm::cantFail(open(writer)->run({x}))[0];
+  for (bool tf32 : {true, false}) {
+    SessionOptions options;
+    options.devices = {"cuda:0"};
+    options.tf32 = tf32;
+    auto session = llvm::cantFail(Session::open(path("a.plan"), options));
+    const double error = relativeError(llvm::cantFail(session->run({x}))[0], expected);
+    EXPECT_LE(error, tf32 ? 5e-3 : 5e-6);
+    EXPECT_EQ(error >= 2e-5, tf32) << error;
+  }
+}
+
+TEST_F(GpuTest, TakesExpandedTensors) {
+  const c10::Device gpu(c10::kCUDA, 0);
+  const at::Tensor x = at::arange(3, at::kFloat).unsqueeze(1).expand({3, 4});
+  EXPECT_TRUE(at::equal(movedTo(gpu, x).toTensor().cpu(), x));
+  EXPECT_TRUE(at::equal(movedTo(gpu, x.t()).toTensor().cpu(), x.t()));
 }
 
 TEST_F(GpuTest, RangesDoNotChangeWhatIsTraced) {
@@ -313,7 +364,7 @@ TEST_F(GpuTest, RangesDoNotChangeWhatIsTraced) {
   options.trace = true;
   auto session = open(model.writer, options);
   const at::Tensor x = at::randn({4, 8});
-  EXPECT_TRUE(at::allclose(llvm::cantFail(session->run({x}))[0], model.expected(x), 1e-5, 1e-5));
+  EXPECT_LE(relativeError(llvm::cantFail(session->run({x}))[0], model.expected(x)), 2e-6);
   EXPECT_EQ(session->takeTrace().size(), 4u);
 }
 

@@ -90,14 +90,14 @@ TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
   TwoLayers model;
   model.writer.splitBatch(2);
   const plan::Signature &signature = *model.writer.plan->signatures[0];
+  StateStore states(*model.writer.plan);
   auto admissions = std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
-  States states(0);
   auto connect = [](CancellationToken &cancellation) {
     static const std::map<uint32_t, std::vector<uint32_t>> groups;
     return std::make_shared<LocalExchange>(2, groups, 1, 2, cancellation);
   };
-  Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, admissions, admissions->enter(), states,
-                  connect, fakeGpu(0));
+  Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, admissions, admissions->enter(),
+                  RequestStates(states, 0, 0), connect, fakeGpu(0));
   const c10::Stream streams[] = {newStream(fakeGpu(0)), newStream(fakeGpu(0))};
   const Tensor part = at::ones({2, 4}).to(fakeGpu(0));
   takeFakeGpuLog();

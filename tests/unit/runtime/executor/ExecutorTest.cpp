@@ -22,8 +22,8 @@ protected:
     operators = std::make_unique<Operators>(*plan);
     weights = llvm::cantFail(WeightStore::load(
         *plan, llvm::cantFail(plan::openShards(*plan, path("a.plan"), {0u})).at(0), 0, c10::kCPU));
-    executor = llvm::cantFail(
-        Executor::load(*plan, *plan->programs[0], *weights, *operators, states, c10::kCPU, false));
+    executor =
+        llvm::cantFail(Executor::load(*plan, *plan->programs[0], *weights, *operators, c10::kCPU, false));
   }
 
   /// The allocations of a run on `x` that is not the first.
@@ -55,7 +55,6 @@ private:
   std::unique_ptr<plan::Plan> plan;
   std::unique_ptr<Operators> operators;
   std::optional<WeightStore> weights;
-  States states{0};
   std::unique_ptr<Executor> executor;
   const std::atomic<bool> cancelled{false};
   std::vector<c10::IValue> outputs;

@@ -35,7 +35,7 @@ protected:
     weights = std::make_unique<WeightStore>(llvm::cantFail(WeightStore::load(
         *writer.plan, llvm::cantFail(plan::openShards(*writer.plan, path("a.plan"), {0u})).at(0), 0,
         fakeGpu(0))));
-    executor = llvm::cantFail(Executor::load(*writer.plan, program, *weights, *operators, states, fakeGpu(0),
+    executor = llvm::cantFail(Executor::load(*writer.plan, program, *weights, *operators, fakeGpu(0),
                                              /*checkTypes=*/false, &plugin));
     graph = std::make_unique<GraphedStage>(*writer.plan, program, *executor, plugin, fakeGpu(0));
   }
@@ -52,7 +52,6 @@ protected:
   const std::atomic<bool> never{false};
   PlanWriter writer;
   FakePlugin plugin;
-  States states{0};
   std::unique_ptr<Operators> operators;
   std::unique_ptr<WeightStore> weights;
   std::unique_ptr<Executor> executor;

@@ -18,14 +18,13 @@ protected:
     operators.emplace(*plan);
     weights = llvm::cantFail(WeightStore::load(
         *plan, llvm::cantFail(plan::openShards(*plan, path("a.plan"), {0u})).at(0), 0, c10::kCPU));
-    executor = llvm::cantFail(
-        Executor::load(*plan, *plan->programs[0], *weights, *operators, states, c10::kCPU, false));
+    executor =
+        llvm::cantFail(Executor::load(*plan, *plan->programs[0], *weights, *operators, c10::kCPU, false));
   }
 
   std::unique_ptr<plan::Plan> plan;
   std::optional<Operators> operators;
   std::optional<WeightStore> weights;
-  States states{0};
   std::unique_ptr<Executor> executor;
 };
 

@@ -1,4 +1,5 @@
 //===- AdmissionControllerTest.cpp - Many requests from many threads ------===//
+#include "runtime/schedule/AdmissionController.h"
 #include "runtime/session/Session.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
@@ -46,6 +47,43 @@ protected:
   /// What the process took when a tenth was done.
   std::atomic<int64_t> afterATenth{0};
 };
+
+TEST_F(AdmissionControllerTest, LetsOneRequestOfASequenceIn) {
+  AdmissionController admissions(std::chrono::seconds(0), 3);
+  AdmissionController::Admission one = admissions.enter(1), two = admissions.enter(2);
+  EXPECT_TRUE(one && two);
+  EXPECT_FALSE(admissions.enter(1));
+  one.reset();
+  one = admissions.enter(1);
+  EXPECT_TRUE(one);
+  AdmissionController::Admission three = admissions.enter();
+  EXPECT_TRUE(three);
+  EXPECT_FALSE(admissions.enter(4)) << "there is room for three";
+}
+
+TEST_F(AdmissionControllerTest, LetsNobodyInBesideOneThatIsAlone) {
+  AdmissionController admissions(std::chrono::seconds(0), 3);
+  AdmissionController::Admission one = admissions.enter();
+  EXPECT_FALSE(admissions.enterAlone());
+  one.reset();
+  AdmissionController::Admission alone = admissions.enterAlone();
+  EXPECT_TRUE(alone);
+  EXPECT_FALSE(admissions.enter());
+  alone.reset();
+  EXPECT_TRUE(admissions.enter());
+}
+
+TEST_F(AdmissionControllerTest, WhoWaitsToBeAloneIsNotPassedBy) {
+  AdmissionController admissions(std::chrono::seconds(30), 3);
+  AdmissionController::Admission one = admissions.enter();
+  std::atomic<bool> isIn{false};
+  std::thread waiting([&] { isIn = bool(admissions.enterAlone()); });
+  std::thread later([&] { EXPECT_TRUE(admissions.enter()); });
+  one.reset();
+  waiting.join();
+  later.join();
+  EXPECT_TRUE(isIn);
+}
 
 TEST_F(AdmissionControllerTest, TakesRequestsFromManyThreads) {
   TwoLayers model;

@@ -14,7 +14,12 @@ protected:
   static constexpr size_t transfers = 8;
 
   plan::Signature signature;
-  States states{0};
+  plan::Plan plan = [] {
+    plan::Plan empty;
+    empty.mesh = std::make_unique<plan::Mesh>();
+    return empty;
+  }();
+  StateStore states{plan};
   std::shared_ptr<AdmissionController> admissions =
       std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
   Request request{0,
@@ -24,7 +29,7 @@ protected:
                   {0, 1},
                   admissions,
                   admissions->enter(),
-                  states,
+                  RequestStates(states, 0, 0),
                   [](CancellationToken &cancellation) {
                     static const std::map<uint32_t, std::vector<uint32_t>> groups;
                     return std::make_shared<LocalExchange>(2, groups, transfers, 1, cancellation);
@@ -72,9 +77,9 @@ TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
 TEST_F(RequestTest, ARequestThatCannotBeMadeGivesItsRoomBack) {
   auto single = std::make_shared<AdmissionController>(std::chrono::seconds(0), 1);
   auto connect = [](CancellationToken &) -> std::shared_ptr<Exchange> { throw std::runtime_error("no way"); };
-  EXPECT_THROW(
-      Request(0, {}, Microbatches(signature, 1, {}), 0, {0}, single, single->enter(), states, connect),
-      std::runtime_error);
+  EXPECT_THROW(Request(0, {}, Microbatches(signature, 1, {}), 0, {0}, single, single->enter(),
+                       RequestStates(states, 0, 0), connect),
+               std::runtime_error);
   AdmissionController::Admission admission = single->enter();
   EXPECT_TRUE(admission);
   EXPECT_FALSE(single->enter()) << "there is room for one";

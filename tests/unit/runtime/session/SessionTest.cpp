@@ -261,14 +261,19 @@ TEST_F(SessionTest, RequestsFollowOneAnother) {
 }
 
 TEST_F(SessionTest, ClosingKeepsWhatIsDone) {
-  TwoLayers model;
-  auto session = open(model.writer);
-  at::Tensor x = at::randn({2, 8});
-  auto first = llvm::cantFail(session->start({x}));
-  // Requests end in order.
-  llvm::cantFail(session->run({x}));
-  session.reset();
-  EXPECT_EQ(failureOf(first->wait()), "");
+  for (uint32_t microbatches : {1, 2}) {
+    TwoLayers model;
+    if (microbatches > 1)
+      model.writer.splitBatch(microbatches);
+    auto session = open(model.writer);
+    at::Tensor x = at::randn({2, 8});
+    auto first = llvm::cantFail(session->start({x}));
+    // Requests end in order.
+    llvm::cantFail(session->run({x}));
+    session.reset();
+    EXPECT_EQ(failureOf(first->wait()), "");
+    llvm::sys::fs::remove_directories(path("a.plan"));
+  }
 }
 
 TEST_F(SessionTest, ClosingFailsWhatIsUnderWay) {
