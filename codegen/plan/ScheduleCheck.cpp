@@ -200,7 +200,7 @@ std::string Simulation::missingForSend(const Action &action) const {
 std::string Simulation::missingRuns(uint32_t stage, llvm::ArrayRef<ActionKind> kinds) const {
   for (ActionKind kind : kinds)
     if (count(kind, stage) != wantedRuns(kind, stage))
-      return "every backward of its stage";
+      return "every forward and backward of its stage";
   return {};
 }
 

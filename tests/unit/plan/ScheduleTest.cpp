@@ -118,7 +118,7 @@ TEST(Schedule, FindsWrongOrdersOfTraining) {
   EXPECT_EQ(with({"B0.0"}), "schedule 'gpipe': B0.0 comes before RG0.0<1");
   EXPECT_EQ(with({"RG0.0<1", "W0.0"}), "schedule 'gpipe': W0.0 comes before B0.0");
   EXPECT_EQ(with({"RG0.0<1", "B0.0", "W0.0", "RG0.1<1", "B0.1", "A0:0", "W0.1"}),
-            "schedule 'gpipe': A0:0 comes before every backward of its stage");
+            "schedule 'gpipe': A0:0 comes before every forward and backward of its stage");
   EXPECT_EQ(with({"RG0.0<1", "B0.0", "W0.0", "RG0.1<1", "B0.1", "W0.1", "U0"}),
             "schedule 'gpipe': U0 comes before the reduction of bucket 0");
   EXPECT_EQ(with({"RG0.0<1", "B0.0", "W0.0", "RG0.1<1", "B0.1", "W0.1", "A0:0"}),
@@ -126,7 +126,8 @@ TEST(Schedule, FindsWrongOrdersOfTraining) {
   EXPECT_EQ(
       with({"RG0.0<1", "B0.0", "RG0.1<1", "B0.1"}),
       "schedule 'gpipe': stage 0 runs 0 times backward for its weights, expected 2 for 2 micro-batches");
-  EXPECT_EQ(trainingMessageWith({"U0"}, {}), "schedule 'gpipe': U0 comes before every backward of its stage");
+  EXPECT_EQ(trainingMessageWith({"U0"}, {}),
+            "schedule 'gpipe': U0 comes before every forward and backward of its stage");
   EXPECT_EQ(trainingMessageWith({"A0:1"}, {}),
             "schedule 'gpipe': rank 0: A0:1: the bucket does not exist or has nothing of this stage");
   EXPECT_EQ(messageWith({"F0.0", "B0.0"}, {}),
@@ -144,8 +145,15 @@ TEST(Schedule, FindsReductionsInDifferentOrders) {
       plan->buckets[i]->parts[stage]->stage = stage;
     }
   }
+  setActions(*plan, 0, {"A0:0"});
+  EXPECT_EQ(scheduleMessage(*plan),
+            "schedule 'gpipe': rank 0: A0:0: its signature has forward programs alone, which sum nothing");
   plan->programs.push_back(std::make_unique<Program>());
   plan->programs.back()->phase = Phase::Update;
+  setActions(*plan, 0, {"A0:0"});
+  setActions(*plan, 1, {});
+  EXPECT_EQ(scheduleMessage(*plan),
+            "schedule 'gpipe': A0:0 comes before every forward and backward of its stage");
   const std::vector<std::string> first = {"F0.0", "S0.0>1", "F0.1", "S0.1>1", "A0:0", "A0:1", "U0"};
   std::vector<std::string> second = {"R1.0<0", "F1.0", "R1.1<0", "F1.1", "A1:0", "A1:1"};
   setActions(*plan, 0, first);
