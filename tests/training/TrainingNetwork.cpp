@@ -216,7 +216,7 @@ void NetworkText::addUpdate(uint32_t layer) {
 
 std::string NetworkText::attributes() const {
   std::string outputTree = "\"tuple\"";
-  for (uint32_t i = 0; i <= network.layers; ++i)
+  for (uint32_t i = 0; i <= network.layers + network.givesWeight; ++i)
     outputTree += ", " + std::to_string(i);
   return "cleave.symbols = {batch = 16}, cleave.schedule = #cleave.schedule<pipeline_ranks = " +
          std::to_string(network.pipelineRanks) +
@@ -244,6 +244,11 @@ std::string NetworkText::text() {
     results += ", " + gradients[layer].type + " {cleave.name = \"grad." + std::to_string(layer) + "\"}";
     names += ", " + gradients[layer].name;
     types += ", " + gradients[layer].type;
+  }
+  if (network.givesWeight) {
+    results += ", " + weights.back().type + " {cleave.name = \"weight\"}";
+    names += ", " + weights.back().name;
+    types += ", " + weights.back().type;
   }
   const std::string type = rows(TrainingNetwork::kWidth);
   return "func.func @train(%x: " + type + " {cleave.name = \"x\"}, %t: " + type + " {cleave.name = \"t\"}" +

@@ -25,6 +25,8 @@ struct TrainingNetwork {
   bool isTied = false;
   /// `forward` or `update`: the last stage fails there if the third input, `row` : i64[1], is not below 8.
   std::string failsIn = {};
+  /// The last output is the weight of the last layer, as it is before the update.
+  bool givesWeight = false;
 
   static constexpr int64_t kWidth = 8;
   static constexpr double kLearningRate = 0.01, kMomentum = 0.9;

@@ -256,6 +256,18 @@ TEST_F(TrainingScheduleTest, TheStashGoesWithItsMicrobatch) {
   EXPECT_LT(oneByOne, rows);
 }
 
+TEST_F(TrainingScheduleTest, OutputsStayWhenLaterStepsChangeWeights) {
+  TrainingNetwork network;
+  network.givesWeight = true;
+  auto session = open(network);
+  ASSERT_TRUE(session);
+  const at::Tensor before = train(*session, 1, 16)[0].back(), kept = before.clone();
+  EXPECT_TRUE(at::equal(before, network.weights().at("w1")));
+  const at::Tensor after = train(*session, 1, 16)[0].back();
+  EXPECT_FALSE(at::equal(after, before));
+  EXPECT_TRUE(at::equal(before, kept));
+}
+
 /// Inputs of a network that can fail.
 std::vector<at::Tensor> inputsWithRow(uint64_t step, int64_t row) {
   std::vector<at::Tensor> inputs = TrainingNetwork::inputs(16, step);
