@@ -32,11 +32,6 @@ Expected<std::unique_ptr<Session>> Session::open(llvm::StringRef planDirectory, 
 const plan::Plan &Session::plan() const { return *impl->plan; }
 
 Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Tensor> inputs,
-                                                           uint32_t signature) {
-  return start(inputs, RequestOptions{signature});
-}
-
-Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Tensor> inputs,
                                                            RequestOptions options) {
   if (Error error = impl->checkMayCall())
     return error;
@@ -47,10 +42,6 @@ Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Te
     return std::unique_ptr<Pending>(
         new Pending(std::make_unique<Pending::Impl>(Pending::Impl{std::move(*request)})));
   });
-}
-
-Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature) {
-  return run(inputs, RequestOptions{signature});
 }
 
 Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options) {

@@ -96,8 +96,8 @@ struct DeviceStatistics {
   int64_t weightBytes;
   /// Most bytes held at one time, weights included; of a GPU, by all users in this process.
   int64_t peakBytes;
-  /// Bytes of the values that requests have written to this rank's states, also those that failed; and of
-  /// these the bytes that were copied, since something else referred to the value.
+  /// Bytes that all requests, failed ones too, wrote to the states of this rank; and how many of them were
+  /// copied, because the value was still used elsewhere.
   int64_t stateBytesWritten, stateBytesCopied;
   /// On a GPU only the time to launch kernels, unless `SessionOptions::trace` makes ranks synchronize.
   double busySeconds;
@@ -137,15 +137,14 @@ public:
   /// another use of its symbol). Fails with rank, stage and module path if an operator throws. With several
   /// processes, those for which `needsInputs` is false may pass tensors on the device `meta`, and all but
   /// `outputProcess` get undefined tensors.
-  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
-  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options);
+  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options = {});
   /// As run, but returns before the result is there, so that requests are pipelined through the stages. Waits
   /// while `SessionOptions::maxInFlight` requests are under way, or one of the same sequence.
-  llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
-  llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options);
+  llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs,
+                                                 RequestOptions options = {});
 
-  /// Resets the states that the model keeps from request to request to their saved values, of all sequences,
-  /// once the requests under way have ended. A failed request leaves the states unchanged.
+  /// Waits for the requests under way, then resets the states of the session and of all sequences to the
+  /// values that were saved with the model. A failed request leaves the states unchanged.
   llvm::Error resetState();
   /// Drops the states of a sequence, once its request under way has ended. The id may be used again.
   llvm::Error endSequence(uint64_t sequence);

@@ -164,7 +164,7 @@ static llvm::Error compareAt(runtime::Session &session, uint32_t index, const Ca
   if (auto error = session.resetState())
     return error;
   for (auto [call, given, expected] : llvm::enumerate(inputs, calls)) {
-    auto actual = session.run(given, index);
+    auto actual = session.run(given, {.signature = index});
     if (!actual)
       return actual.takeError();
     if (expected.size() != actual->size())

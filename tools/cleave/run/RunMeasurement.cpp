@@ -30,7 +30,7 @@ static Expected<Requests> runSteps(Session &session, uint32_t signature, const R
       if (index == 0)
         if (Error error = session.resetState())
           return error;
-      auto pending = session.start(requests[index], signature);
+      auto pending = session.start(requests[index], {.signature = signature});
       if (!pending)
         return pending.takeError();
       underWay.push_back(std::move(*pending));
@@ -65,7 +65,7 @@ static Error runAlone(Session &session, uint32_t signature, const Requests &requ
     if (Error error = session.resetState())
       return error;
     for (const std::vector<at::Tensor> &inputs : requests) {
-      if (auto outputs = session.run(inputs, signature); !outputs)
+      if (auto outputs = session.run(inputs, {.signature = signature}); !outputs)
         return outputs.takeError();
       if (Error error = session.barrier())
         return error;
@@ -93,7 +93,7 @@ static Error measureAlone(Session &session, uint32_t signature, const Requests &
 Expected<Measurement> measure(Session &session, uint32_t signature, const Requests &requests, uint64_t steps,
                               int warmUps, llvm::function_ref<Error()> keepTrace) {
   for (int done = 0; done < warmUps; ++done)
-    if (auto warmUp = session.run(requests.front(), signature); !warmUp)
+    if (auto warmUp = session.run(requests.front(), {.signature = signature}); !warmUp)
       return warmUp.takeError();
   Measurement measurement;
   measurement.steps = steps;

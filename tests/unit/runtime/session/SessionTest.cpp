@@ -367,7 +367,8 @@ TEST_F(SessionTest, RefusesInputsThatDoNotFit) {
   EXPECT_EQ(failure({at::zeros({4, 0}, at::kLong), mask}),
             "input input_ids: found int64[4, 0], expected int64[batch, seq]; seq must be at least 1");
   EXPECT_EQ(failure({at::Tensor(), mask}), "input input_ids: found no tensor, expected int64[batch, seq]");
-  EXPECT_EQ(failureOf(session->run({ids, mask}, 1)), "found signature 1, expected less than 1");
+  EXPECT_EQ(failureOf(session->run({ids, mask}, {.signature = 1})),
+            "found signature 1, expected less than 1");
 }
 
 TEST_F(SessionTest, RefusesUnknownDevices) {
