@@ -30,9 +30,8 @@ struct StageBody {
 
 /// \param inferred  values of the function around the stage (see inferExampleShapes).
 /// \param threads   threads that the device uses for an operator.
-/// \param microbatches  of the device; each has rows of its own of the states that have rows for the batch.
-/// They are
-///     those of one sequence id.
+/// \param microbatches  of the device. A state with a batch dimension has rows for each of them; those of one
+///     sequence id are counted.
 StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads, int64_t microbatches);
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,

@@ -70,7 +70,7 @@ public:
   size_t slotCount() const { return program.slots + 2; }
   /// An extra slot that holds the program's device.
   uint32_t deviceSlot() const { return program.slots; }
-  /// Another that says whether the session lets convolutions on GPUs use TF32.
+  /// An extra slot that holds a bool: whether convolutions on GPUs may use TF32.
   uint32_t tf32Slot() const { return program.slots + 1; }
   /// Most operands or results of one instruction.
   size_t stackDepth() const { return depth; }

@@ -30,8 +30,8 @@ public:
   /// \param batch     samples of the request; 0 where it reads no states of the scope Sequence.
   RequestStates(StateStore &store, uint64_t sequence, int64_t batch);
 
-  /// The value that the last successful request has left, or `initial` if there is none. For a state with a
-  /// batch dimension `initial` has one row, which is repeated for each sample of the part, or a row for each
+  /// Returns the stored value, or `initial` if no successful request has stored one. If the state has a batch
+  /// dimension, `initial` has one row, which is repeated for each sample of the part, or a row for each
   /// sample of the request, of which the part's are returned. Throws for any other number of rows.
   c10::IValue read(uint32_t state, const RequestPart &part, c10::IValue initial) const;
   /// Takes a contiguous tensor that nothing else refers to. Of any other value it stores a copy: the value
@@ -51,7 +51,7 @@ public:
 private:
   const plan::State &typeOf(uint32_t state) const { return *store.plan.states[state]; }
   StateKey keyOf(uint32_t state, const RequestPart &part) const;
-  /// What the request has written of a state at a position, by micro-batch.
+  /// The values that the request has written to one state at one position, by micro-batch.
   std::map<uint32_t, c10::IValue> &writtenOf(uint32_t state, uint32_t position) {
     return written[position * store.plan.states.size() + state];
   }

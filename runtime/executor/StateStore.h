@@ -35,8 +35,8 @@ struct StateTraffic {
   int64_t bytesWritten = 0, bytesCopied = 0;
 };
 
-/// The values of a session's states. Requests read them, and replace them when they have succeeded
-/// (RequestStates). Thread-safe.
+/// Holds the values of a session's states. Requests read them, and on success replace them, both through
+/// RequestStates. Thread-safe.
 class StateStore {
 public:
   /// `plan` must outlive the store.

@@ -34,8 +34,8 @@ public:
   Admission enter(std::optional<uint64_t> sequence = std::nullopt);
   /// Waits until no request is under way, and lets none in. Null as for `enter`.
   Admission enterAlone();
-  /// Records that a request has ended, with its result or failed, which moves the deadline of callers that
-  /// wait. Ranks may still work on it: its room is free when its Admission is destroyed.
+  /// Records that a request has succeeded or failed. Deadlines of waiting callers count from now on. The
+  /// request still counts as under way until its Admission is destroyed, as ranks may still work on it.
   void recordEnd();
   Clock::time_point lastEnd() const;
 
