@@ -27,8 +27,9 @@ std::unique_ptr<plan::TensorType> tensorTypeOf(mlir::Type type, const SymbolIndi
 std::unique_ptr<plan::Constant> constantOf(mlir::Attribute value, mlir::Type type);
 /// What a tensor-parallel rank holds of the dimension that `sharding` splits.
 std::unique_ptr<plan::DimRanges> rangesOf(ShardingAttr sharding, uint32_t tpRank);
-/// Sets `signature.batch` to the named size along which requests are split, or which the batch dimensions of
-/// its states have. A state whose initial value has several rows fixes the batch size.
+/// Sets `signature.batch` to the symbol of the batch size: the size of the dimension that micro-batches
+/// split, or else of the batch dimension of the states. An initial value with several rows fixes the batch
+/// size.
 /// \param split  null where the batch is not split.
 void setBatch(mlir::func::FuncOp function, mlir::StringAttr split, const SymbolIndices &symbols,
               plan::Signature &signature);

@@ -51,7 +51,7 @@ public:
 private:
   const plan::State &typeOf(uint32_t state) const { return *store.plan.states[state]; }
   StateKey keyOf(uint32_t state, const RequestPart &part) const;
-  /// The values that the request has written to one state at one position, by micro-batch.
+  /// The values that the request has written to `state` on the rank at `position`, by micro-batch.
   std::map<uint32_t, c10::IValue> &writtenOf(uint32_t state, uint32_t position) {
     return written[position * store.plan.states.size() + state];
   }

@@ -34,8 +34,8 @@ public:
   Admission enter(std::optional<uint64_t> sequence = std::nullopt);
   /// Waits until no request is under way, and lets none in. Null as for `enter`.
   Admission enterAlone();
-  /// Records that a request has succeeded or failed. Deadlines of waiting callers count from now on. The
-  /// request still counts as under way until its Admission is destroyed, as ranks may still work on it.
+  /// Records that a request has succeeded or failed: the timeouts of callers that wait start again. The
+  /// request counts as under way until its Admission is destroyed, as ranks may still run it.
   void recordEnd();
   Clock::time_point lastEnd() const;
 
