@@ -24,11 +24,11 @@ static void addTie(plan::Plan &plan, std::unique_ptr<plan::Bucket> tie) {
   });
   for (uint32_t position = 0; position < plan::ranksPerDeviceGroup(plan); ++position) {
     auto group = std::make_unique<plan::Group>();
-    group->axis = plan::Axis::Tied;
+    group->kind = plan::GroupKind::Tied;
     for (const auto &part : tie->parts)
       group->ranks.push_back(plan.stages[part->stage]->ranks[position]);
     auto known = llvm::find_if(plan.groups, [&](const auto &each) {
-      return each->axis == plan::Axis::Tied && each->ranks == group->ranks;
+      return each->kind == plan::GroupKind::Tied && each->ranks == group->ranks;
     });
     tie->groups.push_back(known - plan.groups.begin());
     if (known == plan.groups.end())
@@ -41,7 +41,7 @@ static void addTie(plan::Plan &plan, std::unique_ptr<plan::Bucket> tie) {
 static void addSums(plan::Plan &plan, std::unique_ptr<plan::Bucket> bucket) {
   const auto &ranks = plan.stages[bucket->parts[0]->stage]->ranks;
   for (auto [index, group] : llvm::enumerate(plan.groups))
-    if (group->axis == plan::Axis::Data && llvm::is_contained(ranks, group->ranks.front()))
+    if (group->kind == plan::GroupKind::Data && llvm::is_contained(ranks, group->ranks.front()))
       bucket->groups.push_back(index);
   if (!bucket->groups.empty())
     plan.buckets.push_back(std::move(bucket));
@@ -55,7 +55,7 @@ void addBuckets(plan::Plan &plan, const SumStages &sums) {
   std::map<uint32_t, std::unique_ptr<plan::Bucket>> ofStages;
   for (const auto &[name, stages] : sums) {
     auto tie = std::make_unique<plan::Bucket>();
-    tie->axis = plan::Axis::Tied;
+    tie->kind = plan::GroupKind::Tied;
     for (uint32_t stage : stages) {
       const uint32_t state = indexOf(stateOfSum(name, stage, sums));
       tie->parts.push_back(partOf(stage));
@@ -63,7 +63,7 @@ void addBuckets(plan::Plan &plan, const SumStages &sums) {
       std::unique_ptr<plan::Bucket> &own = ofStages[stage];
       if (!own) {
         own = std::make_unique<plan::Bucket>();
-        own->axis = plan::Axis::Data;
+        own->kind = plan::GroupKind::Data;
         own->parts.push_back(partOf(stage));
       }
       own->parts[0]->states.push_back(state);

@@ -49,7 +49,7 @@ LogicalResult checkSignatures(ModuleOp module) {
     for (auto stage : function.getBody().getOps<StageOp>()) {
       WalkResult walk = stage.walk([&](Operation *op) {
         auto param = dyn_cast<ParamOp>(op);
-        auto state = dyn_cast<StateOp>(op);
+        auto state = dyn_cast<ReadStateOp>(op);
         if (!param && !state)
           return WalkResult::advance();
         const StringRef name = param ? param.getName() : state.getName();

@@ -252,7 +252,7 @@ static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &no
 }
 
 static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {
-  function.walk([&](StateOp state) {
+  function.walk([&](ReadStateOp state) {
     if (isa<UnknownTensorType>(state.getType()))
       notes.push_back(
           makeNote("unknown-type", modulePath(state), state->getName().getStringRef(),

@@ -180,7 +180,7 @@ void setBatch(func::FuncOp function, StringAttr split, const SymbolIndices &symb
               plan::Signature &signature) {
   if (split)
     signature.batch = int32_t(symbols.lookup(split));
-  function.walk([&](StateOp state) {
+  function.walk([&](ReadStateOp state) {
     auto dim = state.getBatchDim();
     if (!dim)
       return;

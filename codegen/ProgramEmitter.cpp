@@ -159,10 +159,10 @@ bool ProgramEmitter::setKind(plan::Instruction &instruction, Operation *op) {
     instruction.kind = InstructionKind::Tuple;
   } else if (isa<UnpackOp>(op)) {
     instruction.kind = InstructionKind::Unpack;
-  } else if (auto state = dyn_cast<StateOp>(op)) {
+  } else if (auto state = dyn_cast<ReadStateOp>(op)) {
     instruction.kind = InstructionKind::StateRead;
     instruction.op = stateOf(state);
-  } else if (auto update = dyn_cast<UpdateOp>(op)) {
+  } else if (auto update = dyn_cast<WriteStateOp>(op)) {
     instruction.kind = InstructionKind::StateWrite;
     instruction.op = stateOf(update.getState());
   } else {
@@ -175,10 +175,10 @@ bool ProgramEmitter::setTrainingKind(plan::Instruction &instruction, Operation *
   if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
     instruction.kind = InstructionKind::StateAccumulate;
     instruction.op = sumOf(accumulate.getName(), accumulate.getValue().getType(), accumulate.getShard());
-  } else if (auto sum = dyn_cast<AccumulatedOp>(op)) {
+  } else if (auto sum = dyn_cast<ReadSumOp>(op)) {
     instruction.kind = InstructionKind::StateRead;
     instruction.op = sumOf(sum.getName(), sum.getType(), sum.getShard());
-  } else if (auto assign = dyn_cast<AssignOp>(op)) {
+  } else if (auto assign = dyn_cast<WriteWeightOp>(op)) {
     auto weight = assign.getWeight().getDefiningOp<ParamOp>();
     instruction.kind = InstructionKind::WeightWrite;
     instruction.op = tables.weights.find(weight.getName()) - tables.weights.begin();
@@ -190,7 +190,7 @@ bool ProgramEmitter::setTrainingKind(plan::Instruction &instruction, Operation *
   return true;
 }
 
-uint32_t ProgramEmitter::stateOf(StateOp state) {
+uint32_t ProgramEmitter::stateOf(ReadStateOp state) {
   auto [entry, isNew] = tables.states.try_emplace(state.getName().str());
   if (isNew) {
     entry->second = std::make_unique<plan::State>();

@@ -68,7 +68,7 @@ private:
   std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   /// Index of a state in the plan's table; adds it if needed.
-  uint32_t stateOf(StateOp state);
+  uint32_t stateOf(ReadStateOp state);
   uint32_t sumOf(llvm::StringRef name, mlir::Type part, std::optional<ShardingAttr> shard);
   /// Fills in the kind of instruction; false for operations that no instruction stands for.
   bool setKind(plan::Instruction &instruction, mlir::Operation *op);

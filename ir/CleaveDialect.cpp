@@ -132,7 +132,7 @@ static bool mayHold(Type state, Type value) {
 }
 
 /// A state with rows has one named size, and its initial value another size in that dimension alone.
-static LogicalResult verifyRows(StateOp op, uint64_t dim) {
+static LogicalResult verifyRows(ReadStateOp op, uint64_t dim) {
   auto type = dyn_cast<RankedTensorType>(op.getType()),
        initial = dyn_cast<RankedTensorType>(op.getInitial().getType());
   auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
@@ -149,7 +149,7 @@ static LogicalResult verifyRows(StateOp op, uint64_t dim) {
   return success();
 }
 
-static LogicalResult verifyTypes(StateOp op) {
+static LogicalResult verifyTypes(ReadStateOp op) {
   if (auto dim = op.getBatchDim())
     return verifyRows(op, *dim);
   auto tensor = dyn_cast<RankedTensorType>(op.getType());
@@ -162,33 +162,33 @@ static LogicalResult verifyTypes(StateOp op) {
   return success();
 }
 
-LogicalResult StateOp::verify() {
+LogicalResult ReadStateOp::verify() {
   if (getName().empty())
     return emitOpError("found no name, expected the path of an attribute");
   if (failed(verifyTypes(*this)))
     return failure();
   WalkResult others = getOperation()->getParentRegion()->walk(
-      [&](StateOp other) { return WalkResult(failure(other != *this && other.getName() == getName())); });
+      [&](ReadStateOp other) { return WalkResult(failure(other != *this && other.getName() == getName())); });
   if (others.wasInterrupted())
     return emitOpError("found two states \"") << getName() << "\"";
   return success();
 }
 
-StateOp UpdateOp::getState() {
-  for (StateOp state : getOperation()->getBlock()->getOps<StateOp>())
+ReadStateOp WriteStateOp::getState() {
+  for (ReadStateOp state : getOperation()->getBlock()->getOps<ReadStateOp>())
     if (state.getName() == getName())
       return state;
   return {};
 }
 
-LogicalResult UpdateOp::verify() {
-  StateOp state = getState();
+LogicalResult WriteStateOp::verify() {
+  ReadStateOp state = getState();
   if (!state)
-    return emitOpError("found no cleave.state \"")
+    return emitOpError("found no cleave.read_state \"")
            << getName() << "\" in its block, which holds what it updates";
   if (!mayHold(state.getType(), getValue().getType()))
     return emitOpError("found ") << getValue().getType() << " for a state of type " << state.getType();
-  for (UpdateOp other : getOperation()->getBlock()->getOps<UpdateOp>())
+  for (WriteStateOp other : getOperation()->getBlock()->getOps<WriteStateOp>())
     if (other != *this && other.getName() == getName())
       return emitOpError("found two updates of \"") << getName() << "\"";
   return success();
@@ -206,9 +206,9 @@ static LogicalResult verifySum(Operation *op, StringRef name, Type type, std::op
 
 LogicalResult AccumulateOp::verify() { return verifySum(*this, getName(), getValue().getType(), getShard()); }
 
-LogicalResult AccumulatedOp::verify() { return verifySum(*this, getName(), getType(), getShard()); }
+LogicalResult ReadSumOp::verify() { return verifySum(*this, getName(), getType(), getShard()); }
 
-LogicalResult AssignOp::verify() {
+LogicalResult WriteWeightOp::verify() {
   auto param = getWeight().getDefiningOp<ParamOp>();
   if (!param || param.getRole() != "parameter")
     return emitOpError("found a value that is no weight, expected a cleave.param of role parameter");

@@ -115,19 +115,19 @@ def UnpackOp : CleaveOp<"unpack", [DeclareOpInterfaceMethods<MemoryEffectsOpInte
 }
 
 // Not pure: it must stay if nothing reads it but an update writes it.
-def StateOp : CleaveOp<"state", [MemoryEffects<[MemWrite]>]> {
+def ReadStateOp : CleaveOp<"read_state", [MemoryEffects<[MemWrite]>]> {
   let summary = "value of a module's state at the beginning of a request";
   let description = [{
     `initial` is the value in the first request of a session. A ranked type holds in every request; a state whose shape
     changes has no ranked type.
     ```mlir
-    %h = cleave.state "cell.hidden" from %zeros : (tensor<4xf32>) -> tensor<4xf32>
+    %h = cleave.read_state "cell.hidden" from %zeros : (tensor<4xf32>) -> tensor<4xf32>
     ```
     - `batch_dim`: the dimension that has a row for each sample of the batch, so that parts of the batch have parts of the
       state. It is named in the type, and the only one that is. `initial` has one row for all samples, or as many rows as
       the batch of each request.
     ```mlir
-    %h = cleave.state "cell.hidden" from %zeros {batch_dim = 0 : i64}
+    %h = cleave.read_state "cell.hidden" from %zeros {batch_dim = 0 : i64}
            : (tensor<1x8xf32>) -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
     ```
   }];
@@ -137,17 +137,17 @@ def StateOp : CleaveOp<"state", [MemoryEffects<[MemWrite]>]> {
   let hasVerifier = 1;
 }
 
-def UpdateOp : CleaveOp<"update", [MemoryEffects<[MemWrite]>]> {
+def WriteStateOp : CleaveOp<"write_state", [MemoryEffects<[MemWrite]>]> {
   let summary = "new value of a state, from the next request on if this one succeeds";
   let description = [{
-    `cleave.update "cell.hidden" %new : tensor<4xf32>`, in the block of the state, so that both are in one stage.
+    `cleave.write_state "cell.hidden" %new : tensor<4xf32>`, in the block of the state, so that both are in one stage.
   }];
   let arguments = (ins StrAttr:$name, AnyType:$value);
   let assemblyFormat = "$name $value attr-dict `:` type($value)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The updated state; null in IR that the verifier refuses.
-    StateOp getState();
+    ReadStateOp getState();
   }];
 }
 
@@ -168,18 +168,18 @@ def AccumulateOp : CleaveOp<"accumulate", [MemoryEffects<[MemWrite]>]> {
   let hasVerifier = 1;
 }
 
-def AccumulatedOp : CleaveOp<"accumulated", [MemoryEffects<[MemRead]>]> {
+def ReadSumOp : CleaveOp<"read_sum", [MemoryEffects<[MemRead]>]> {
   let summary = "a sum over the micro-batches of a training step, in its update";
-  let description = [{ `%g = cleave.accumulated "grad.h.0.weight" : tensor<8x4xf32>` }];
+  let description = [{ `%g = cleave.read_sum "grad.h.0.weight" : tensor<8x4xf32>` }];
   let arguments = (ins StrAttr:$name, OptionalAttr<ShardingAttr>:$shard);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
-def AssignOp : CleaveOp<"assign", [MemoryEffects<[MemWrite]>]> {
+def WriteWeightOp : CleaveOp<"write_weight", [MemoryEffects<[MemWrite]>]> {
   let summary = "new value of a weight, from the next request on";
-  let description = [{ `cleave.assign %weight, %new : tensor<8x4xf32>, tensor<8x4xf32>`, in an operation of the phase `update`. }];
+  let description = [{ `cleave.write_weight %weight, %new : tensor<8x4xf32>, tensor<8x4xf32>`, in an operation of the phase `update`. }];
   let arguments = (ins AnyRankedTensor:$weight, AnyRankedTensor:$value);
   let assemblyFormat = "$weight `,` $value attr-dict `:` type($weight) `,` type($value)";
   let hasVerifier = 1;

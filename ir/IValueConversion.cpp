@@ -106,8 +106,12 @@ c10::TypePtr torchTypeOf(Type type) {
     return c10::DeviceObjType::get();
   if (auto list = dyn_cast<ListType>(type))
     return c10::ListType::create(torchTypeOf(list.getElement()));
-  if (auto optional = dyn_cast<OptionalType>(type))
-    return c10::OptionalType::create(torchTypeOf(optional.getElement()));
+  if (auto optional = dyn_cast<OptionalType>(type)) {
+    // libtorch knows an optional tensor by this one type.
+    c10::TypePtr element = torchTypeOf(optional.getElement());
+    return element->kind() == c10::TypeKind::TensorType ? c10::getTypePtr<std::optional<at::Tensor>>()
+                                                        : c10::OptionalType::create(std::move(element));
+  }
   if (auto dict = dyn_cast<DictType>(type))
     return c10::DictType::create(torchTypeOf(dict.getKey()), torchTypeOf(dict.getValue()));
   if (auto tuple = dyn_cast<TupleType>(type)) {

@@ -110,11 +110,11 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   /// The state that keeps most operations together, for the message about a cut that fails; empty if there is
   /// none.
   static std::string describeStates(const ModelGraph &model) {
-    UpdateOp worst;
+    WriteStateOp worst;
     size_t most = 0;
     for (auto &ops : model.nodes)
       for (Operation *op : ops)
-        if (auto update = dyn_cast<UpdateOp>(op); update && ops.size() > most) {
+        if (auto update = dyn_cast<WriteStateOp>(op); update && ops.size() > most) {
           worst = update;
           most = ops.size();
         }

@@ -20,23 +20,23 @@ using Dims = SmallVector<int64_t>;
 static constexpr size_t kMaxTries = 8;
 
 /// The update of a state; null if there is none.
-static UpdateOp updateOf(StateOp state) {
-  for (UpdateOp update : state->getBlock()->getOps<UpdateOp>())
+static WriteStateOp updateOf(ReadStateOp state) {
+  for (WriteStateOp update : state->getBlock()->getOps<WriteStateOp>())
     if (update.getState() == state)
       return update;
   return {};
 }
 
-static SmallVector<StateOp> statesOf(func::FuncOp function) {
-  SmallVector<StateOp> states;
-  function.walk([&](StateOp state) { states.push_back(state); });
+static SmallVector<ReadStateOp> statesOf(func::FuncOp function) {
+  SmallVector<ReadStateOp> states;
+  function.walk([&](ReadStateOp state) { states.push_back(state); });
   return states;
 }
 
 /// Candidates for a state's batch dimension. If the example request expands one dimension from 1 to the size
 /// of the batch, that one; if it expands none, each that has the size of the batch. Otherwise none.
-static Dims rowDimsOf(StateOp state, const InferredValues &example, int64_t samples) {
-  UpdateOp update = updateOf(state);
+static Dims rowDimsOf(ReadStateOp state, const InferredValues &example, int64_t samples) {
+  WriteStateOp update = updateOf(state);
   auto before = dyn_cast<RankedTensorType>(state.getType()),
        after = update ? example.tensors.lookup(update.getValue()) : RankedTensorType();
   if (!before || !after || !before.hasStaticShape() || before.getRank() != after.getRank())
@@ -70,7 +70,7 @@ struct InferStateRows : impl::InferStateRowsBase<InferStateRows> {
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    const SmallVector<StateOp> states = statesOf(function);
+    const SmallVector<ReadStateOp> states = statesOf(function);
     const int64_t samples = ExampleShapes(function).sizes().lookup(batch);
     // Of one sample, each dimension of size 1 would have a row.
     if (states.empty() || samples < 2)
@@ -81,7 +81,7 @@ struct InferStateRows : impl::InferStateRowsBase<InferStateRows> {
       return;
     SmallVector<Dims> candidates;
     size_t most = 1;
-    for (StateOp state : states) {
+    for (ReadStateOp state : states) {
       candidates.push_back(rowDimsOf(state, *example, samples));
       if (candidates.back().empty())
         return;
@@ -128,7 +128,7 @@ struct InferStateRows : impl::InferStateRowsBase<InferStateRows> {
     manager.addNestedPass<func::FuncOp>(createCSEPass());
     if (failed(manager.run(*module)))
       return false;
-    auto hasRows = [](StateOp state) { return state.getBatchDim().has_value(); };
+    auto hasRows = [](ReadStateOp state) { return state.getBatchDim().has_value(); };
     if (!llvm::all_of(statesOf(copy), hasRows) || findBatchObstacle(copy, batch))
       return false;
     const ExampleShapes shapes(copy);

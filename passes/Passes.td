@@ -8,9 +8,9 @@ def InferStateRows : Pass<"infer-state-rows", "::mlir::func::FuncOp"> {
   let summary = "finds states that have a row for each sample of the batch";
   let description = [{
     ```mlir
-    %h = cleave.state "h" from %zeros : (tensor<1x8xf32>) -> tensor<1x8xf32>
+    %h = cleave.read_state "h" from %zeros : (tensor<1x8xf32>) -> tensor<1x8xf32>
     // becomes
-    %h = cleave.state "h" from %zeros {batch_dim = 0 : i64}
+    %h = cleave.read_state "h" from %zeros {batch_dim = 0 : i64}
            : (tensor<1x8xf32>) -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
     ```
     where each request leaves a row for each sample in the state, and its initial value has one row, which is then that of
@@ -109,12 +109,60 @@ def LowerPrecision : Pass<"lower-precision", "::mlir::ModuleOp"> {
 }
 
 def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
-  let summary = "removes module boundaries that nobody asked to capture";
+  let summary = "removes what has no effect on results: module boundaries that nobody asked to capture, and gradient stops";
   let description = [{
     `keep` holds glob patterns of module paths (`transformer.h.*`). Boundaries of other modules are replaced by their
-    operands.
+    operands, and so is `aten.detach`, at which gradients stop. With `keep-gradient-stops`, for a function that is to be
+    differentiated, it stays.
   }];
-  let options = [ListOption<"keep", "keep", "std::string", "module paths to keep, with * and ?">];
+  let options = [ListOption<"keep", "keep", "std::string", "module paths to keep, with * and ?">,
+                 Option<"keepGradientStops", "keep-gradient-stops", "bool", "false", "keep aten.detach">];
+}
+
+def AttachLoss : Pass<"attach-loss", "::mlir::func::FuncOp"> {
+  let summary = "adds a loss between a result and an input";
+  let description = [{
+    With `loss='cross_entropy(logits, labels, shift=true)'`, after infer-types:
+    ```mlir
+    func.func @forward(%ids: …, %labels: tensor<4x8xi64>) -> (tensor<4x8x100xf32> {cleave.name = "output.logits"})
+    // becomes
+    func.func @forward(%ids: …, %labels: tensor<4x8xi64>)
+        -> (tensor<4x8x100xf32> {cleave.name = "output.logits"}, tensor<f32> {cleave.name = "loss"})
+    ```
+    The losses are those of `torch.nn.functional`, as means over all elements: `cross_entropy` (`ignore_index`,
+    `label_smoothing`), `nll` (`ignore_index`), `mse`, `l1`, `smooth_l1` (`beta`), `huber` (`delta`), `kl_div` (`log_target`),
+    `binary_cross_entropy`, `binary_cross_entropy_with_logits`. A result may be named by the end of its name (`logits`).
+
+    Classes are in the last dimension of the result if the labels have the sizes of the others, else in dimension 1. With
+    `shift`, for language models, the label of a position is the one that follows it.
+  }];
+  let options = [Option<"loss", "loss", "std::string", "\"\"", "NAME(RESULT, LABELS, OPTION=VALUE, …)">];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
+def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
+  let summary = "adds the gradients of a loss to the results";
+  let description = [{
+    ```mlir
+    func.func @forward(%x: tensor<4x8xf32>) -> (tensor<f32> {cleave.name = "loss"}) {
+      %w = cleave.param "w" {role = "parameter"} : tensor<16x8xf32>
+      …
+    // becomes
+    func.func @forward(%x: tensor<4x8xf32>) -> (tensor<f32> {cleave.name = "loss"}, tensor<16x8xf32> {cleave.name = "grad.w"}) {
+    ```
+    Backward operations are those that PyTorch's autograd runs on the CPU, recorded operator by operator, for all sizes of
+    dynamic dimensions. Each has the module path of its forward operation. A forward operation stays as it is if its backward
+    pass needs only its operands and results; otherwise operators take its place that also give what the backward pass needs
+    (the mask of a dropout).
+
+    Needs no types, and writes them. Gradients stop at `aten.detach`, which goes, and at states. Fails at control flow, and at
+    operators that have no derivative or whose derivative depends on data.
+  }];
+  let options = [
+    Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss; `loss`, or one whose name ends so, if empty">,
+    ListOption<"weights", "weights", "std::string", "weights that are trained, with * and ?; all parameters if empty">,
+    ListOption<"arguments", "arguments", "std::string", "inputs whose gradients are wanted, too, with * and ?">];
+  let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
 def AnnotateSharding : Pass<"annotate-sharding", "::mlir::ModuleOp"> {

@@ -167,7 +167,7 @@ private:
   /// Puts the updates of states behind all uses of their values, which the states can then take without a
   /// copy.
   static void updateLast(YieldOp yield) {
-    for (UpdateOp update : llvm::to_vector(yield->getBlock()->getOps<UpdateOp>()))
+    for (WriteStateOp update : llvm::to_vector(yield->getBlock()->getOps<WriteStateOp>()))
       update->moveBefore(yield);
   }
 

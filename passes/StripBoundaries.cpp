@@ -1,4 +1,5 @@
 //===- StripBoundaries.cpp - Removes boundaries nobody captures -----------===//
+#include "ir/autograd/Differentiate.h"
 #include "passes/Passes.h"
 #include "llvm/Support/GlobPattern.h"
 
@@ -29,6 +30,8 @@ struct StripBoundaries : impl::StripBoundariesBase<StripBoundaries> {
       boundary.replaceAllUsesWith(boundary.getValue());
       boundary.erase();
     });
+    if (!keepGradientStops)
+      removeGradientStops(getOperation());
   }
 };
 } // namespace

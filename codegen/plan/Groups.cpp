@@ -18,24 +18,24 @@ uint32_t pipelineRankOf(const Plan &plan, uint32_t stage) {
 
 std::vector<std::unique_ptr<Group>> groupsOf(const Mesh &mesh) {
   std::vector<std::unique_ptr<Group>> groups;
-  auto add = [&](Axis axis, uint32_t first, uint32_t size, uint32_t step) {
+  auto add = [&](GroupKind kind, uint32_t first, uint32_t size, uint32_t step) {
     auto group = std::make_unique<Group>();
-    group->axis = axis;
+    group->kind = kind;
     for (uint32_t index = 0; index < size; ++index)
       group->ranks.push_back(first + index * step);
     groups.push_back(std::move(group));
   };
   for (uint32_t first = 0; mesh.tp > 1 && first < rankCount(mesh); first += mesh.tp)
-    add(Axis::Tensor, first, mesh.tp, 1);
+    add(GroupKind::Tensor, first, mesh.tp, 1);
   for (uint32_t rank = 0; mesh.dp > 1 && rank < rankCount(mesh); ++rank)
     if (rank % (mesh.dp * mesh.tp) < mesh.tp)
-      add(Axis::Data, rank, mesh.dp, mesh.tp);
+      add(GroupKind::Data, rank, mesh.dp, mesh.tp);
   return groups;
 }
 
-std::optional<uint32_t> groupOf(const Plan &plan, uint32_t rank, Axis axis) {
+std::optional<uint32_t> groupOf(const Plan &plan, uint32_t rank, GroupKind kind) {
   for (auto [index, group] : llvm::enumerate(plan.groups))
-    if (group->axis == axis && llvm::is_contained(group->ranks, rank))
+    if (group->kind == kind && llvm::is_contained(group->ranks, rank))
       return index;
   return std::nullopt;
 }

@@ -27,8 +27,8 @@ uint32_t pipelineRankOf(const Plan &plan, uint32_t stage);
 /// axis by its first rank. An axis of one rank has none.
 std::vector<std::unique_ptr<Group>> groupsOf(const Mesh &mesh);
 
-/// The group of `rank` along Tensor or Data; nothing if the axis has one rank.
-std::optional<uint32_t> groupOf(const Plan &plan, uint32_t rank, Axis axis);
+/// The group of `rank` of the kind Tensor or Data; nothing if that would have one rank.
+std::optional<uint32_t> groupOf(const Plan &plan, uint32_t rank, GroupKind kind);
 
 /// The group of `rank` among those that a bucket sums over, and the part of its stage; nothing if the rank
 /// takes no part.

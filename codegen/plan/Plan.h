@@ -12,10 +12,10 @@
 namespace cleave::plan {
 
 using wire::ActionKind;
-using wire::Axis;
 using wire::CapturePort;
 using wire::ConstantKind;
 using wire::DType;
+using wire::GroupKind;
 using wire::InstructionKind;
 using wire::OutputMerge;
 using wire::Phase;

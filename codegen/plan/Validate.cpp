@@ -253,15 +253,15 @@ static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
 }
 
 /// The program's collectives with other tp ranks, in order; only blocks[0] may have them.
-static std::vector<std::pair<Axis, uint32_t>> exchangesOf(const Program &program) {
-  std::vector<std::pair<Axis, uint32_t>> calls;
+static std::vector<std::pair<GroupKind, uint32_t>> exchangesOf(const Program &program) {
+  std::vector<std::pair<GroupKind, uint32_t>> calls;
   for (const auto &instruction : program.blocks[0]->instructions)
     if (instruction->kind == InstructionKind::Collective)
-      calls.push_back({instruction->axis, instruction->op});
+      calls.push_back({instruction->group, instruction->op});
   return calls;
 }
 
-using Exchanges = std::map<const Program *, std::vector<std::pair<Axis, uint32_t>>>;
+using Exchanges = std::map<const Program *, std::vector<std::pair<GroupKind, uint32_t>>>;
 
 /// The values that a program takes from others must exist and be the same on every tp rank, and so must its
 /// collectives.

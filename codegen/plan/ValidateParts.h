@@ -63,8 +63,9 @@ llvm::Error checkSignature(const Plan &plan, const Signature &signature);
 /// Check weights, their shards and the files that hold them. (ValidateWeights.cpp)
 llvm::Error checkWeights(const Plan &plan);
 llvm::Error checkShardFiles(const Plan &plan);
-/// Check states, groups, and the buckets that sum states over groups. (ValidateStates.cpp)
+/// (ValidateStates.cpp)
 llvm::Error checkStates(const Plan &plan);
+/// Check groups, and the buckets that sum states over groups. (ValidateGroups.cpp)
 llvm::Error checkGroups(const Plan &plan);
 llvm::Error checkBuckets(const Plan &plan);
 /// Checks one program by itself, after mesh, stages, signatures and weights. (ValidateProgram.cpp)

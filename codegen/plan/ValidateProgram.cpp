@@ -304,12 +304,12 @@ Error ProgramCheck::checkCollective(const Instruction &instruction) {
     return refuse("is a collective of an operator that is not in the table, or that is none of 'spmd::'");
   if (currentBlock != 0)
     return refuse("exchanges values with other ranks in a nested block");
-  if (instruction.axis != Axis::Tensor && instruction.axis != Axis::Data)
-    return refuse("is a collective over an axis that is neither Tensor nor Data");
-  if (instruction.axis == Axis::Data && program.phase != Phase::Update)
-    return refuse("is a collective over the axis Data, expected in an update alone");
-  if ((instruction.axis == Axis::Data ? plan.mesh->dp : plan.mesh->tp) < 2)
-    return refuse("is a collective over an axis of one rank");
+  if (instruction.group != GroupKind::Tensor && instruction.group != GroupKind::Data)
+    return refuse("is a collective over a group that is neither Tensor nor Data");
+  if (instruction.group == GroupKind::Data && program.phase != Phase::Update)
+    return refuse("is a collective over a group Data, expected in an update alone");
+  if ((instruction.group == GroupKind::Data ? plan.mesh->dp : plan.mesh->tp) < 2)
+    return refuse("is a collective over a group of one rank");
   return Error::success();
 }
 

@@ -194,8 +194,9 @@ LogicalResult TorchScriptImporter::makeStates() {
     // States are kept row-major, whatever their strides when saved.
     Type type = stateType(states.size()), known = value->getType();
     auto location = NameLoc::get(b.getStringAttr(ownerPath(path)));
-    states.push_back(b.create<StateOp>(location, isa<UnknownTensorType>(type) ? known : type, path, *value,
-                                       /*batch_dim=*/nullptr));
+    states.push_back(b.create<ReadStateOp>(location, isa<UnknownTensorType>(type) ? known : type, path,
+                                           *value,
+                                           /*batch_dim=*/nullptr));
   }
   return success();
 }

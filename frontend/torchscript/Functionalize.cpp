@@ -317,7 +317,8 @@ static std::string functionalName(OperatorOp op) {
     return {};
   // `unsqueeze_` makes another view of its tensor, and writes nothing.
   const OpSemantics &semantics = semanticsOf(plain->irName);
-  return semantics.isView && !semantics.identityOf ? std::string() : plain->irName;
+  return semantics.isView && !semantics.identityOf && !semantics.stopsGradients ? std::string()
+                                                                                : plain->irName;
 }
 
 /// True if the operator's result may have another dtype than its first operand, to which the in-place
@@ -367,32 +368,32 @@ LogicalResult Functionalizer::makeStates(func::FuncOp function, const WeightTabl
                                << " in place, which shares memory with " << other
                                << "; use a copy of one of them";
     for (Operation *user : param->getUsers())
-      if (auto other = dyn_cast<StateOp>(user))
+      if (auto other = dyn_cast<ReadStateOp>(user))
         return param.emitError() << "writes " << param.getRole() << " " << param.getName()
                                  << " in place and sets attribute " << other.getName()
                                  << ", which is the same tensor; use a copy of one of them";
     OpBuilder b(param);
     b.setInsertionPointAfter(param);
     auto state =
-        b.create<StateOp>(param.getLoc(), param.getType(), param.getName(), param, /*batch_dim=*/nullptr);
+        b.create<ReadStateOp>(param.getLoc(), param.getType(), param.getName(), param, /*batch_dim=*/nullptr);
     param.getResult().replaceAllUsesExcept(state, state);
-    OpBuilder(end).create<UpdateOp>(param.getLoc(), param.getName(), now);
+    OpBuilder(end).create<WriteStateOp>(param.getLoc(), param.getName(), now);
   }
   return success();
 }
 
 /// Another attribute or weight that is the same tensor as the state, before or after the call. Empty if none
 /// is visible.
-static std::string sharerOf(StateOp state, func::FuncOp function, const WeightTable &weights) {
+static std::string sharerOf(ReadStateOp state, func::FuncOp function, const WeightTable &weights) {
   if (auto param = state.getInitial().getDefiningOp<ParamOp>()) {
     if (!param->hasOneUse())
       return param.getName().str();
     if (std::string other = weights.sharingMemory(param.getName()); !other.empty())
       return other;
   }
-  auto updates = function.getOps<UpdateOp>();
-  auto own = llvm::find_if(updates, [&](UpdateOp update) { return update.getState() == state; });
-  for (UpdateOp update : updates)
+  auto updates = function.getOps<WriteStateOp>();
+  auto own = llvm::find_if(updates, [&](WriteStateOp update) { return update.getState() == state; });
+  for (WriteStateOp update : updates)
     if (update != *own && rootOf(update.getValue()) == rootOf((*own).getValue()))
       return update.getName().str();
   return "";
@@ -402,7 +403,7 @@ static std::string sharerOf(StateOp state, func::FuncOp function, const WeightTa
 static LogicalResult checkSharedStates(func::FuncOp function, const WeightTable &weights) {
   WalkResult walk = function.walk([&](OperatorOp op) {
     Value written = writtenOperand(op);
-    auto state = written ? rootOf(written).getDefiningOp<StateOp>() : StateOp();
+    auto state = written ? rootOf(written).getDefiningOp<ReadStateOp>() : ReadStateOp();
     std::string other = state ? sharerOf(state, function, weights) : "";
     if (other.empty())
       return WalkResult::advance();

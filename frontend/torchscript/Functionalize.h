@@ -9,8 +9,9 @@ namespace cleave {
 
 /// Replaces operators that write an argument (`aten.add_.Tensor`) by functional ones (`aten.add.Tensor`), and
 /// makes later uses of the tensor, of its base, of other views of the base, and of lists and tuples with one
-/// of them use the new value. A weight that is written becomes a state (`cleave.state`, `cleave.update`); so
-/// do the statistics of a batch norm in training mode. Afterwards no operator writes a tensor.
+/// of them use the new value. A weight that is written becomes a state (`cleave.read_state`,
+/// `cleave.write_state`); so do the statistics of a batch norm in training mode. Afterwards no operator
+/// writes a tensor.
 ///
 /// Fails, with operator and module path, on writes without a functional equivalent: to a constant, to a
 /// weight that shares memory with another, to a value defined outside the region of the write, through a view

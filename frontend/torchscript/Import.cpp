@@ -39,12 +39,12 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
 }
 
 /// True if the function reads the state besides updating it.
-static bool isRead(UpdateOp update) {
+static bool isRead(WriteStateOp update) {
   return llvm::any_of(update.getState()->getUsers(), [&](Operation *user) { return user != update; });
 }
 
 /// Moves a state to its first use and its update to the value, since everything between must be in one stage.
-static void narrow(StateOp state, UpdateOp update) {
+static void narrow(ReadStateOp state, WriteStateOp update) {
   Block &block = *state->getBlock();
   Operation *first = block.getTerminator();
   for (Operation *user : state->getUsers())
@@ -59,15 +59,15 @@ static void narrow(StateOp state, UpdateOp update) {
 /// Places the others.
 static void placeStates(ModuleOp module) {
   llvm::StringSet<> read, changed;
-  module.walk([&](UpdateOp update) {
+  module.walk([&](WriteStateOp update) {
     if (isRead(update))
       read.insert(update.getName());
     if (update.getValue() != update.getState().getResult())
       changed.insert(update.getName());
   });
   for (auto function : module.getOps<func::FuncOp>())
-    for (UpdateOp update : llvm::make_early_inc_range(function.getOps<UpdateOp>())) {
-      StateOp state = update.getState();
+    for (WriteStateOp update : llvm::make_early_inc_range(function.getOps<WriteStateOp>())) {
+      ReadStateOp state = update.getState();
       const bool isConstant = update.getValue() == state.getResult();
       if (read.contains(state.getName()) && changed.contains(state.getName()) &&
           (isRead(update) || !isConstant)) {
@@ -84,12 +84,12 @@ static void placeStates(ModuleOp module) {
 /// Fails if a function reads, as a weight, what another one writes as a state.
 static LogicalResult checkStates(ModuleOp module) {
   llvm::StringMap<func::FuncOp> writers;
-  module.walk([&](UpdateOp update) {
+  module.walk([&](WriteStateOp update) {
     writers.try_emplace(update.getName(), update->getParentOfType<func::FuncOp>());
   });
   WalkResult walk = module.walk([&](ParamOp param) {
     auto writer = writers.find(param.getName());
-    auto isInitial = [](Operation *user) { return isa<StateOp>(user); };
+    auto isInitial = [](Operation *user) { return isa<ReadStateOp>(user); };
     if (writer == writers.end() || llvm::all_of(param->getUsers(), isInitial))
       return WalkResult::advance();
     auto reader = param->getParentOfType<func::FuncOp>();

@@ -38,8 +38,8 @@ FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValu
     return failure();
   // An attribute found to be set only now has no state; this import is then repeated.
   for (auto [attribute, value] : llvm::zip(attributes, states))
-    b.create<UpdateOp>(NameLoc::get(b.getStringAttr(ownerPath(attribute.first))), attribute.first,
-                       lists.current(value));
+    b.create<WriteStateOp>(NameLoc::get(b.getStringAttr(ownerPath(attribute.first))), attribute.first,
+                           lists.current(value));
   SmallVector<Value> values;
   for (Binding &result : *results)
     if (auto *value = std::get_if<Value>(&result))

@@ -18,8 +18,8 @@ FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
     if (failed(inferred))
       return failure();
     bool isStable = true;
-    function.walk([&](UpdateOp update) {
-      StateOp state = update.getState();
+    function.walk([&](WriteStateOp update) {
+      ReadStateOp state = update.getState();
       auto before = dyn_cast<RankedTensorType>(state.getType()),
            after = inferred->tensors.lookup(update.getValue());
       if (!before || (after && after.getShape() == before.getShape() && dimsOf(after) == dimsOf(before) &&

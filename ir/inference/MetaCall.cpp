@@ -1,5 +1,6 @@
 //===- MetaCall.cpp - Calls of operators without data ---------------------===//
 #include "ir/inference/MetaCall.h"
+#include "ir/inference/MetaKernels.h"
 #include "ir/semantics/OpSemantics.h"
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_strided.h>
@@ -15,10 +16,17 @@ at::Tensor withoutData(const at::Tensor &tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
 
+/// True for an operator that only autograd calls: the backward pass of another one, or a forward pass that
+/// also gives what that needs.
+static bool isOfAutograd(StringRef irName) {
+  const StringRef name = irName.split('.').second.split('.').first;
+  return name.ends_with("_backward") || name.ends_with("_forward") || name.ends_with("_backward_data");
+}
+
 /// True if the operator's result types are the same with zeros as data.
-static bool hasTypesWithoutData(OperatorOp op) {
-  const OperatorSchema &schema = op.getSchema();
-  return semanticsOf(op.getName()).hasStaticResultTypes && !schema.isDataDependent && !schema.isRandom;
+static bool hasTypesWithoutData(const OperatorSchema &schema) {
+  return (semanticsOf(schema.irName).hasStaticResultTypes || isOfAutograd(schema.irName)) &&
+         !schema.isDataDependent && !schema.isRandom;
 }
 
 /// A CPU tensor of `number` in place of a meta tensor; nothing if it would be too large.
@@ -102,7 +110,18 @@ static bool isPythons(const torch::jit::Operator &callee) {
                                  [&](DispatchKey key) { return handle->hasKernelForDispatchKey(key); });
 }
 
-std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Operator &callee,
+void callOnMeta(const OperatorSchema &schema, const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+  const c10::KernelFunction *kernel = findCompositeKernel(schema.irName);
+  if (!kernel || llvm::none_of(stack, [](const c10::IValue &value) {
+        return value.isTensor() && value.toTensor().defined() && value.toTensor().is_meta();
+      }))
+    return callee.getOperation()(stack);
+  auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(callee.schema().name().c_str(),
+                                                               callee.schema().overload_name().c_str());
+  kernel->callBoxed(handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+}
+
+std::optional<CallFailure> callWithoutData(const OperatorSchema &schema, const torch::jit::Operator &callee,
                                            torch::jit::Stack &stack) {
   // Tries the call as it is, then without the known integers, which may meet meta tensors, then on zeros and
   // ones.
@@ -123,13 +142,13 @@ std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Oper
     return false;
   };
   if (hasKernel && isDone([&] {
-        callee.getOperation()(stack);
+        callOnMeta(schema, callee, stack);
         return true;
       }))
     return std::nullopt;
   if (hasKernel && isDone([&] {
         changeTensors(withoutIntegers, onMeta);
-        callee.getOperation()(withoutIntegers);
+        callOnMeta(schema, callee, withoutIntegers);
         return true;
       })) {
     stack = std::move(withoutIntegers);
@@ -137,7 +156,7 @@ std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Oper
   }
   // Only the CPU kernel decides whether the operands are wrong.
   failure.isRefusal = false;
-  if (!hasTypesWithoutData(op))
+  if (!hasTypesWithoutData(schema))
     return failure;
   // Zeros are valid indices of any table; ones are valid divisors.
   for (int number : {0, 1}) {

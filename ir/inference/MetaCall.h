@@ -1,12 +1,12 @@
 //===- MetaCall.h - Calls of operators without data -------------*- C++ -*-===//
 //
-// Private to ir/inference/.
+// Private to ir/.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_INFERENCE_METACALL_H
 #define CLEAVE_IR_INFERENCE_METACALL_H
 
-#include "ir/OperatorDialect.h"
+#include "ir/Schemas.h"
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 #include <optional>
@@ -31,9 +31,12 @@ struct CallFailure {
 /// A meta tensor with the dtype, sizes and strides of `tensor`.
 at::Tensor withoutData(const at::Tensor &tensor);
 
+/// Calls the operator on meta tensors. A composite operator may have a kernel of ours for that.
+void callOnMeta(const OperatorSchema &schema, const torch::jit::Operator &callee, torch::jit::Stack &stack);
+
 /// Calls the operator with meta tensors and a few known integers from `stack`, and leaves its results there.
 /// Returns the failure if the call is not possible without data.
-std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Operator &callee,
+std::optional<CallFailure> callWithoutData(const OperatorSchema &schema, const torch::jit::Operator &callee,
                                            torch::jit::Stack &stack);
 
 } // namespace cleave

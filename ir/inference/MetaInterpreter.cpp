@@ -54,7 +54,7 @@ void MetaInterpreter::run(func::FuncOp function) {
 
 void MetaInterpreter::runBlock(Block &block) {
   for (Operation &op : block.without_terminator())
-    runOp(&op);
+    run(&op);
 }
 
 std::optional<std::vector<c10::IValue>> MetaInterpreter::operandsOf(Operation *op) const {
@@ -109,7 +109,13 @@ void MetaInterpreter::bindResults(ValueRange results, ValueRange from) {
   }
 }
 
-void MetaInterpreter::runOp(Operation *op) {
+void MetaInterpreter::forget(Operation *op) {
+  failures.erase(op);
+  for (Value result : op->getResults())
+    values.erase(result);
+}
+
+void MetaInterpreter::run(Operation *op) {
   if (auto call = dyn_cast<OperatorOp>(op))
     return runOperator(call);
   if (isa<IfOp>(op))
@@ -123,7 +129,7 @@ void MetaInterpreter::runOp(Operation *op) {
     runBlock(stage.getBody().front());
     return bindResults(stage.getResults(), stage.getBody().front().getTerminator()->getOperands());
   }
-  if (isa<ParamOp, ConstantOp, PerRankOp, SizeOp, StateOp, AccumulatedOp>(op))
+  if (isa<ParamOp, ConstantOp, PerRankOp, SizeOp, ReadStateOp, ReadSumOp>(op))
     return runLeaf(op);
   if (auto operands = operandsOf(op))
     construct(op, std::move(*operands));
@@ -140,9 +146,9 @@ void MetaInterpreter::runLeaf(Operation *op) {
       set(param, emptyTensor(type));
     if (auto known = values.find(param); param.getWrapped() && known != values.end())
       known->second.toTensor().unsafeGetTensorImpl()->set_wrapped_number(true);
-  } else if (auto sum = dyn_cast<AccumulatedOp>(op)) {
+  } else if (auto sum = dyn_cast<ReadSumOp>(op)) {
     set(sum, emptyTensor(cast<RankedTensorType>(sum.getType())));
-  } else if (auto state = dyn_cast<StateOp>(op)) {
+  } else if (auto state = dyn_cast<ReadStateOp>(op)) {
     // The value of a state depends on earlier requests.
     if (auto type = dyn_cast<RankedTensorType>(state.getType()))
       set(state, emptyTensor(type));
@@ -279,7 +285,7 @@ void MetaInterpreter::runOperator(OperatorOp op) {
   auto same = key ? known.find(*key) : known.end();
   if (same != known.end()) {
     stack = same->second;
-  } else if (auto failure = callWithoutData(op, *callee, stack)) {
+  } else if (auto failure = callWithoutData(op.getSchema(), *callee, stack)) {
     failures[op] = std::move(*failure);
     return markUnknown(op);
   } else if (key && llvm::all_of(stack, isWithoutData)) {

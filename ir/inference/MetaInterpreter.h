@@ -1,6 +1,6 @@
 //===- MetaInterpreter.h - One run of a function without data ---*- C++ -*-===//
 //
-// Private to ir/inference/.
+// Private to ir/.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_INFERENCE_METAINTERPRETER_H
@@ -27,6 +27,10 @@ public:
       : sizes(sizes), tracksStorages(tracksStorages) {}
 
   void run(mlir::func::FuncOp function);
+  /// Runs one more operation of the function.
+  void run(mlir::Operation *op);
+  /// Forgets the results of an operation that is to be erased.
+  void forget(mlir::Operation *op);
 
   llvm::DenseMap<mlir::Value, c10::IValue> values;
   /// Calls that threw.
@@ -34,7 +38,6 @@ public:
 
 private:
   void runBlock(mlir::Block &block);
-  void runOp(mlir::Operation *op);
   void runLeaf(mlir::Operation *op);
   /// Records the model's error, unless only data decides whether the program gets there.
   void raise(OperatorOp op);

@@ -205,6 +205,18 @@ static void registerQuantized(torch::Library &aten) {
   quantized.impl("linear_relu_dynamic", dynamicLinear);
 }
 
+const c10::KernelFunction *findCompositeKernel(llvm::StringRef irName) {
+  static const CompositeKernels kernels = [] {
+    CompositeKernels made;
+    made["aten.scaled_dot_product_attention"] =
+        c10::KernelFunction::makeFromUnboxedRuntimeFunction(attention);
+    addRecurrent(made);
+    return made;
+  }();
+  auto kernel = kernels.find(irName);
+  return kernel == kernels.end() ? nullptr : &kernel->second;
+}
+
 void registerMetaKernels() {
   static torch::Library library = [] {
     torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
@@ -215,9 +227,8 @@ void registerMetaKernels() {
     kernels.impl("convolution_overrideable", convolution);
     kernels.impl("native_batch_norm", nativeBatchNorm);
     kernels.impl("roll", roll);
-    kernels.impl("scaled_dot_product_attention", attention);
     kernels.impl("_transformer_encoder_layer_fwd", encoderLayer);
-    registerRecurrent(kernels);
+    registerBackward(kernels);
     registerQuantized(kernels);
     return kernels;
   }();

@@ -7,13 +7,25 @@
 #ifndef CLEAVE_IR_INFERENCE_METAKERNELS_H
 #define CLEAVE_IR_INFERENCE_METAKERNELS_H
 
+#include "llvm/ADT/StringMap.h"
+#include <ATen/core/boxing/KernelFunction.h>
+
 namespace torch {
 class Library;
 }
 
 namespace cleave {
 
-void registerRecurrent(torch::Library &aten);
+void registerBackward(torch::Library &aten);
+
+/// Kernels of composite operators, by IR name. They are not registered with libtorch, which would take such an
+/// operator for one that a backend implements, and not decompose it under autograd.
+using CompositeKernels = llvm::StringMap<c10::KernelFunction>;
+
+void addRecurrent(CompositeKernels &kernels);
+
+/// Null if the operator has none.
+const c10::KernelFunction *findCompositeKernel(llvm::StringRef irName);
 
 } // namespace cleave
 

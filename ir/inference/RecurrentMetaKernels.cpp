@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "ir/inference/MetaKernels.h"
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 namespace cleave {
 
@@ -83,13 +82,16 @@ static std::tuple<Tensor, Tensor> packedRecurrent(const Tensor &data, const Tens
   return {packed(data, state, weights, {layers, isBidirectional}), last(data, state)};
 }
 
-void registerRecurrent(torch::Library &aten) {
-  aten.impl("lstm.input", lstm);
-  aten.impl("lstm.data", packedLstm);
-  for (const char *name : {"gru.input", "rnn_tanh.input", "rnn_relu.input"})
-    aten.impl(name, recurrent);
-  for (const char *name : {"gru.data", "rnn_tanh.data", "rnn_relu.data"})
-    aten.impl(name, packedRecurrent);
+void addRecurrent(CompositeKernels &kernels) {
+  auto add = [&](llvm::StringRef irName, auto *function) {
+    kernels[irName] = c10::KernelFunction::makeFromUnboxedRuntimeFunction(function);
+  };
+  add("aten.lstm.input", lstm);
+  add("aten.lstm.data", packedLstm);
+  for (const char *name : {"aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"})
+    add(name, recurrent);
+  for (const char *name : {"aten.gru.data", "aten.rnn_tanh.data", "aten.rnn_relu.data"})
+    add(name, packedRecurrent);
 }
 
 } // namespace cleave

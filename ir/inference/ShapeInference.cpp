@@ -1,129 +1,13 @@
 //===- ShapeInference.cpp - Types and sizes of every value ----------------===//
 #include "ir/inference/ShapeInference.h"
 #include "ir/ExampleShapes.h"
-#include "ir/inference/DimFitter.h"
-#include "ir/inference/MetaInterpreter.h"
+#include "ir/inference/Samples.h"
 #include "ir/inference/SizeSearch.h"
 #include "ir/semantics/OpSemantics.h"
-#include "mlir/IR/Builders.h"
-#include <ATen/Parallel.h>
-#include <c10/core/InferenceMode.h>
-#include <set>
 
 using namespace mlir;
 
 namespace cleave {
-
-namespace {
-/// Fits expressions to the values observed at all samples.
-class Generalizer {
-public:
-  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<MetaInterpreter> &samples,
-              InferredValues &result)
-      : context(context), fitter(fitter), samples(samples), result(result) {}
-
-  void visit(Value value);
-
-  /// Observed sizes without an expression.
-  std::set<std::vector<int64_t>> unresolved;
-
-private:
-  /// The value at sample `i`; null if an edge did not get there.
-  const c10::IValue *valueAt(size_t i) const {
-    auto found = samples[i].values.find(current);
-    return found == samples[i].values.end() ? nullptr : &found->second;
-  }
-  bool isEdge(size_t i) const { return fitter.isEdge(i); }
-
-  /// Fits `get(value)` over all samples. Strides of dimensions of size 1 have no meaning, so edges are left
-  /// out for strides.
-  template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
-    std::vector<int64_t> observed;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      const c10::IValue *value = isEdge(i) && !withEdges ? nullptr : valueAt(i);
-      observed.push_back(value ? get(*value) : DimFitter::kNotObserved);
-    }
-    const SymbolicDim &dim = fitter.fit(observed);
-    if (dim.isUnknown() && withEdges)
-      unresolved.insert(std::move(observed));
-    return dim;
-  }
-  /// True if it holds at every sample that has a value.
-  bool all(llvm::function_ref<bool(const c10::IValue &)> holds) {
-    for (size_t i = 0; i < samples.size(); ++i)
-      if (const c10::IValue *value = valueAt(i); value && !holds(*value))
-        return false;
-    return true;
-  }
-  void visitTensor(const at::Tensor &first);
-  void visitList(size_t length);
-
-  MLIRContext *context;
-  DimFitter &fitter;
-  std::vector<MetaInterpreter> &samples;
-  InferredValues &result;
-  Value current;
-};
-} // namespace
-
-void Generalizer::visitTensor(const at::Tensor &first) {
-  bool isSame = all([&](const c10::IValue &value) {
-    return value.isTensor() && value.toTensor().defined() && value.toTensor().dim() == first.dim() &&
-           value.toTensor().scalar_type() == first.scalar_type();
-  });
-  Type element = elementTypeOf(first.scalar_type(), context);
-  if (!isSame || !element)
-    return;
-  bool isContiguous = all([](const c10::IValue &value) { return value.toTensor().is_contiguous(); });
-  SmallVector<int64_t> shape;
-  SmallVector<std::string> dims, strides;
-  for (int64_t i = 0; i < first.dim(); ++i) {
-    SymbolicDim size = fit([&](const c10::IValue &value) { return value.toTensor().size(i); });
-    shape.push_back(size.asConstant().value_or(ShapedType::kDynamic));
-    dims.push_back(size.str());
-    if (!isContiguous)
-      strides.push_back(
-          fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }, /*withEdges=*/false)
-              .str());
-  }
-  if (!ShapedType::isDynamicShape(shape))
-    dims.clear();
-  Attribute layout;
-  if (!dims.empty() || !strides.empty())
-    layout = LayoutAttr::get(context, dims, strides);
-  result.tensors[current] = RankedTensorType::get(shape, element, layout);
-}
-
-void Generalizer::visitList(size_t length) {
-  if (!all([&](const c10::IValue &value) { return value.isIntList() && value.toIntList().size() == length; }))
-    return;
-  std::vector<SymbolicDim> items;
-  for (size_t i = 0; i < length; ++i)
-    items.push_back(fit([&](const c10::IValue &value) { return value.toIntList().get(i); }));
-  if (llvm::none_of(items, [](const SymbolicDim &item) { return item.isUnknown(); }))
-    result.sizeLists[current] = std::move(items);
-}
-
-void Generalizer::visit(Value value) {
-  current = value;
-  for (size_t i = 0; i < samples.size(); ++i)
-    if (!isEdge(i) && !valueAt(i))
-      return;
-  const c10::IValue &first = samples.front().values.find(value)->second;
-  if (first.isTensor() && first.toTensor().defined())
-    return visitTensor(first.toTensor());
-  if (first.isInt() && all([](const c10::IValue &other) { return other.isInt(); })) {
-    SymbolicDim size = fit([](const c10::IValue &other) { return other.toInt(); });
-    if (!size.isUnknown())
-      result.sizes[value] = size;
-  } else if (first.isIntList()) {
-    visitList(first.toIntList().size());
-  } else if ((first.isBool() || first.isDouble() || first.isString()) && all([&](const c10::IValue &other) {
-               return other.tagKind() == first.tagKind() && other == first;
-             })) {
-    result.constants[value] = toAttribute(first, context);
-  }
-}
 
 static std::string describe(const llvm::StringMap<int64_t> &sizes) {
   std::vector<std::string> parts;
@@ -190,31 +74,6 @@ static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &
 }
 
 namespace {
-/// Runs of the function at the sizes that a DimFitter chose.
-struct Samples {
-  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
-          bool onlyTraced)
-      : fitter(sizes, limits) {
-    runs.reserve(fitter.samples().size());
-    for (auto &sample : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
-      runs.emplace_back(sample, /*tracksStorages=*/runs.empty()).run(function);
-  }
-
-  /// Runs the function at further samples, which distinguish the candidate expressions; false if there
-  /// are none.
-  bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
-    size_t before = fitter.samples().size();
-    for (const std::vector<int64_t> &observed : unresolved)
-      fitter.addSamples(fitter.distinguishingSamples(observed));
-    for (auto &sample : ArrayRef(fitter.samples()).drop_front(before))
-      runs.emplace_back(sample).run(function);
-    return fitter.samples().size() > before;
-  }
-
-  DimFitter fitter;
-  std::vector<MetaInterpreter> runs;
-};
-
 /// An operator that works at the example sizes but not at others.
 struct FixedPlace {
   Operation *op = nullptr;
@@ -250,9 +109,8 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
                                << ", or trace a model that takes it from its input";
 }
 
-/// Runs the function at more sizes than the example ones.
-static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
-                                                  bool onlyTraced) {
+FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
+                                           bool onlyTraced) {
   ExampleShapes example(function);
   SizeTable sizes;
   for (auto &entry : example.sizes())
@@ -321,42 +179,9 @@ static void collectStorages(func::FuncOp function, const MetaInterpreter &sample
   });
 }
 
-namespace {
-/// Limits intra-op parallelism to one thread while it lives, since operators here are small.
-class SingleThreaded {
-public:
-  SingleThreaded() : before(at::get_num_threads()) { at::set_num_threads(1); }
-  ~SingleThreaded() { at::set_num_threads(before); }
-
-private:
-  int before;
-};
-} // namespace
-
-/// Fits expressions to all values, with as many extra samples as needed.
-static void generalize(func::FuncOp function, Samples &samples, InferredValues &result) {
-  // Each sample halves the candidates: 64 divisors take six rounds, and a row confirms the last one.
-  constexpr int kMaxRounds = 8;
-  for (int round = 0; round < kMaxRounds; ++round) {
-    result.tensors.clear();
-    result.sizes.clear();
-    result.sizeLists.clear();
-    result.constants.clear();
-    Generalizer generalizer(function.getContext(), samples.fitter, samples.runs, result);
-    function.walk([&](Operation *op) {
-      for (Region &region : op->getRegions())
-        llvm::for_each(region.getArguments(), [&](Value value) { generalizer.visit(value); });
-      llvm::for_each(op->getResults(), [&](Value value) { generalizer.visit(value); });
-    });
-    if (!samples.refine(function, generalizer.unresolved))
-      return;
-  }
-}
-
 static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced) {
   registerMetaKernels();
-  c10::InferenceMode inference;
-  SingleThreaded singleThreaded;
+  WithoutData withoutData;
   InferredValues result;
   result.limits = limitsOf(function);
   auto samples = sample(function, result.limits, onlyTraced);

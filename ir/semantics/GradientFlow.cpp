@@ -27,7 +27,7 @@ void GradientFlow::follow(Operation *op) {
       requiringGrad.insert(param);
     return;
   }
-  if (isa<StateOp>(op))
+  if (isa<ReadStateOp>(op))
     mark(dependingOnInputs, op->getResults());
   // A value used in a region counts as used by the operation with the region.
   bool takesRequest = false, takesParameters = false;

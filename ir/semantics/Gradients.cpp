@@ -145,7 +145,61 @@ static void addReductionGradients(SemanticsTable &table) {
                "aten._upsample_bicubic2d_aa", "aten.pixel_shuffle"});
 }
 
+/// Operators without an entry of their own, that models and PyTorch's formulas for gradients call, and that have
+/// no meta kernel in C++.
+static void addStaticResultTypes(SemanticsTable &table) {
+  table.set(&OpSemantics::hasStaticResultTypes, true,
+            {"aten._adaptive_avg_pool2d",
+             "aten._adaptive_avg_pool3d",
+             "aten._cdist_forward",
+             "aten._native_batch_norm_legit",
+             "aten._pdist_forward",
+             "aten._prelu_kernel",
+             "aten._trilinear",
+             "aten.addbmm",
+             "aten.binary_cross_entropy",
+             "aten.binary_cross_entropy_with_logits",
+             "aten.cdist",
+             "aten.channel_shuffle",
+             "aten.col2im",
+             "aten.cummin",
+             "aten.fliplr",
+             "aten.flipud",
+             "aten.fmax",
+             "aten.fmin",
+             "aten.grid_sampler",
+             "aten.grid_sampler_2d",
+             "aten.grid_sampler_3d",
+             "aten.huber_loss",
+             "aten.im2col",
+             "aten.kthvalue",
+             "aten.l1_loss",
+             "aten.ldexp",
+             "aten.logcumsumexp",
+             "aten.logical_and",
+             "aten.logical_not",
+             "aten.logical_or",
+             "aten.logical_xor",
+             "aten.masked_scatter",
+             "aten.mkldnn_rnn_layer",
+             "aten.mode",
+             "aten.multi_margin_loss",
+             "aten.multilabel_margin_loss",
+             "aten.nansum",
+             "aten.native_channel_shuffle",
+             "aten.nll_loss",
+             "aten.nll_loss2d",
+             "aten.nll_loss_nd",
+             "aten.put",
+             "aten.rot90",
+             "aten.std_mean",
+             "aten.take",
+             "aten.trace",
+             "aten.var_mean"});
+}
+
 void addGradients(SemanticsTable &table) {
+  addStaticResultTypes(table);
   addElementwiseGradients(table);
   addReductionGradients(table);
   table.saves(SavedForBackward::Multiplicands, {"aten.linear",

@@ -74,6 +74,8 @@ struct OpSemantics {
   /// The result is contiguous, whatever the strides of the first operand. Not reshape, which is a view if
   /// possible.
   bool givesContiguous = false;
+  /// The result is the first operand, and takes no part in gradients. Not folded before gradients are found.
+  bool stopsGradients = false;
   /// A view that permutes the dimensions.
   bool permutes = false;
   /// The result has the values of its operand in the dtype that the call names; it shares the operand's

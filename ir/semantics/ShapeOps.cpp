@@ -295,8 +295,10 @@ static OpSemantics sized(OpSemantics entry, llvm::StringLiteral sizes) {
 }
 
 void addShapes(SemanticsTable &table) {
-  table.add({"aten.alias", "aten.detach"},
+  table.add({"aten.alias"},
             {.isView = true, .identityOf = sameOperand, .shardingRule = broadcastsTo, .viewInverse = passed});
+  table.add({"aten.detach"},
+            {.isView = true, .stopsGradients = true, .shardingRule = broadcastsTo, .viewInverse = passed});
   OpSemantics view{
       .isView = true, .hasStaticResultTypes = true, .shardingRule = regroups, .viewInverse = reshaped};
   table.add({"aten.unsqueeze", "aten.view_as"}, view);

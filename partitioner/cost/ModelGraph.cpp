@@ -57,7 +57,7 @@ double callSeconds(const Kernel &kernel, const DeviceGroup &group) {
 /// operationSeconds of one execution.
 static double secondsOnce(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
   auto call = dyn_cast<OperatorOp>(op);
-  if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
+  if (isa<BoundaryOp, ReadStateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
   double seconds = group.dispatchSeconds();
   // Control flow costs what its regions do, once.
@@ -187,7 +187,7 @@ double ModelGraphs::Costs::coneSeconds(Operation *op, const OfKind &kind) const 
   bool isPriced = llvm::none_of(op->getResultTypes(),
                                 [](Type type) { return isTensorLike(type) && !isa<RankedTensorType>(type); });
   // A state is in one stage only.
-  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<StateOp>(op);
+  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<ReadStateOp>(op);
   double cone = isRepeatable ? kind.seconds.lookup(op) : kNever;
   for (Value operand : op->getOperands())
     if (Operation *maker = operand.getDefiningOp())
@@ -215,7 +215,7 @@ void GraphBuilder::makeNodes() {
       if (maker != position.end() && !isSendable(value.getType()))
         join(maker->second, position[op]);
     }
-    if (auto update = dyn_cast<UpdateOp>(op))
+    if (auto update = dyn_cast<WriteStateOp>(op))
       join(position[update.getState()], position[op]);
   }
   for (auto [i, op] : llvm::enumerate(ops)) {
@@ -326,7 +326,7 @@ std::vector<std::pair<uint32_t, uint32_t>> GraphBuilder::sharedUses() {
         sourcesOf(value, sources, weights, seen);
       for (uint32_t weight : weights)
         all[result.weightNames[weight]].add(op, index);
-      if (auto state = dyn_cast<StateOp>(op))
+      if (auto state = dyn_cast<ReadStateOp>(op))
         all[stateName(state)].add(op, index);
     }
   std::vector<std::pair<uint32_t, uint32_t>> pairs;

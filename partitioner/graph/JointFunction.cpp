@@ -46,7 +46,7 @@ static std::string nameIn(unsigned signature, StringRef name) {
   return (Twine(signature) + "/" + name).str();
 }
 
-StringRef stateName(StateOp state) {
+StringRef stateName(ReadStateOp state) {
   return signatureOf(state) ? state.getName().split('/').second : state.getName();
 }
 
@@ -205,7 +205,7 @@ LogicalResult JointFunction::appendBody(unsigned index, IRMapping &map, OpBuilde
       }
     }
     Operation *made = b.clone(op, map);
-    auto state = dyn_cast<StateOp>(op);
+    auto state = dyn_cast<ReadStateOp>(op);
     if (state)
       if (auto [first, isNew] = states.try_emplace(state.getName(), &op);
           !isNew && first->second->getResultTypes() != op.getResultTypes())
@@ -231,9 +231,9 @@ LogicalResult JointFunction::appendBody(unsigned index, IRMapping &map, OpBuilde
     renamer.recursivelyReplaceElementsIn(made, /*replaceAttrs=*/false, /*replaceLocs=*/false,
                                          /*replaceTypes=*/true);
     made->setAttr(kSignatureAttr, b.getI64IntegerAttr(index));
-    if (auto copy = dyn_cast<StateOp>(made))
+    if (auto copy = dyn_cast<ReadStateOp>(made))
       copy.setName(nameIn(index, copy.getName()));
-    if (auto copy = dyn_cast<UpdateOp>(made))
+    if (auto copy = dyn_cast<WriteStateOp>(made))
       copy.setName(nameIn(index, copy.getName()));
   }
   return success();

@@ -53,7 +53,7 @@ mlir::OperandRange resultsOf(mlir::func::FuncOp function, unsigned signature);
 /// How often the operation's signature is requested.
 double frequencyOf(mlir::Operation *op);
 /// The name of a state, without what keeps the states of joined functions apart.
-llvm::StringRef stateName(StateOp state);
+llvm::StringRef stateName(ReadStateOp state);
 
 /// `shapes` of a function for the largest of `count` parts of the batch: the dimension `batch` of every
 /// joined function, whatever its size.

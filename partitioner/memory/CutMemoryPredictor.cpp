@@ -179,7 +179,7 @@ void CutMemoryPredictor::findUncountedStorages() {
   };
   llvm::for_each(function.getArguments(), ignore);
   for (Operation &op : function.getBody().front())
-    if (isa<ParamOp, StateOp>(op) || prepacksWeights(&op))
+    if (isa<ParamOp, ReadStateOp>(op) || prepacksWeights(&op))
       llvm::for_each(op.getResults(), ignore);
 }
 

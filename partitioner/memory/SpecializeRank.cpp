@@ -45,7 +45,7 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
   });
   function.walk([&](FirstRankOp op) { specialize(op, rank); });
   function.walk([&](ParamOp op) { hasOtherTypes |= specialize(op, rank); });
-  function.walk([&](AccumulatedOp op) { hasOtherTypes |= specialize(op, rank); });
+  function.walk([&](ReadSumOp op) { hasOtherTypes |= specialize(op, rank); });
   return hasOtherTypes ? inferTypes(function) : success();
 }
 

@@ -73,7 +73,7 @@ void MemoryWalk::visit(Operation *op) {
     return ignore(param);
   }
   // The session keeps the next value of a state beside the present one.
-  if (auto state = dyn_cast<StateOp>(op)) {
+  if (auto state = dyn_cast<ReadStateOp>(op)) {
     live += 2 * shapes.bytesOf(state) * (state.getBatchDim() ? microbatches : 1);
     ignore(state);
   }

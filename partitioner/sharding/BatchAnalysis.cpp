@@ -111,8 +111,8 @@ private:
 
   Found visit(Operation *op);
   Found visitRegions(Operation *op);
-  Found visitState(StateOp state) const;
-  Found visitUpdate(UpdateOp update) const;
+  Found visitState(ReadStateOp state) const;
+  Found visitUpdate(WriteStateOp update) const;
   void visitAggregate(Operation *op);
   Found visitItems(Operation *op);
   Found visitOperator(OperatorOp op);
@@ -319,13 +319,13 @@ BatchWalk::Found BatchWalk::applyRule(OperatorOp op, ArrayRef<Value> operands) {
 }
 
 /// Parts of the batch have parts of a state with rows.
-BatchWalk::Found BatchWalk::visitState(StateOp state) const {
+BatchWalk::Found BatchWalk::visitState(ReadStateOp state) const {
   if (state.getBatchDim() && isOneRowASample(state, *state.getBatchDim()))
     return std::nullopt;
   return obstacle(state, "\"" + state.getName() + "\" would pass from part to part of");
 }
 
-BatchWalk::Found BatchWalk::visitUpdate(UpdateOp update) const {
+BatchWalk::Found BatchWalk::visitUpdate(WriteStateOp update) const {
   Value value = update.getValue();
   if (Operation *sort = orders.sortOf(value))
     return obstacle(sort, "needs the whole of");
@@ -337,9 +337,9 @@ BatchWalk::Found BatchWalk::visitUpdate(UpdateOp update) const {
 }
 
 BatchWalk::Found BatchWalk::visit(Operation *op) {
-  if (auto state = dyn_cast<StateOp>(op))
+  if (auto state = dyn_cast<ReadStateOp>(op))
     return visitState(state);
-  if (auto update = dyn_cast<UpdateOp>(op))
+  if (auto update = dyn_cast<WriteStateOp>(op))
     return visitUpdate(update);
   if (auto size = dyn_cast<SizeOp>(op)) {
     if (dependenceOf(size.getExpression(), name) != Dependence::None)
@@ -378,7 +378,7 @@ BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
     touches |= llvm::any_of(inner->getResults(), [&](Value value) { return holds(value); });
     if (auto call = dyn_cast<OperatorOp>(inner); call && isRandom(call) && !found)
       found = obstacle(inner, "draws random numbers, others for each part of");
-    if (auto state = dyn_cast<StateOp>(inner); state && !found)
+    if (auto state = dyn_cast<ReadStateOp>(inner); state && !found)
       found = visitState(state);
   });
   return touches ? obstacle(op, "is control flow on") : found;

@@ -9,12 +9,12 @@
 
 namespace cleave::runtime {
 
-/// Communicator of one rank in a group: ranks along one axis of the mesh, or those that share a tied weight.
-/// All ranks of the group call the same collectives in the same order. collectives/Collectives.h defines the
-/// results, and what ranges and pieces are. Reductions add element by element in rank order, and in float32
-/// for narrower floats, so results are bitwise deterministic; an all-reduce over NCCL adds in the order that
-/// NCCL chooses. Throws c10::Error where ranks disagree, when the request fails meanwhile, and at its
-/// deadline.
+/// Communicator of one rank in a group: tensor-parallel or data-parallel ranks, or those that share a tied
+/// weight. All ranks of the group call the same collectives in the same order. collectives/Collectives.h
+/// defines the results, and what ranges and pieces are. Reductions add element by element in rank order, and
+/// in float32 for narrower floats, so results are bitwise deterministic; an all-reduce over NCCL adds in the
+/// order that NCCL chooses. Throws c10::Error where ranks disagree, when the request fails meanwhile, and at
+/// its deadline.
 class Communicator {
 public:
   virtual ~Communicator() = default;

@@ -41,7 +41,7 @@ static Error checkGroup(const plan::Group &group, llvm::ArrayRef<std::string> na
 
 /// Ranks of different stages or data-parallel ranks exchange tensors in groups only in training.
 static bool hasCollectives(const plan::Plan &plan, const plan::Group &group) {
-  return group.axis == plan::Axis::Tensor || llvm::any_of(plan.programs, [](const auto &program) {
+  return group.kind == plan::GroupKind::Tensor || llvm::any_of(plan.programs, [](const auto &program) {
            return program->phase != plan::Phase::Forward;
          });
 }

@@ -51,7 +51,7 @@ PeerExchange::PeerExchange(const plan::Plan &plan, Membership &membership, Memor
     auto place = llvm::find(group->ranks, membership.rank());
     if (place == group->ranks.end())
       continue;
-    DeviceProcessGroup *devices = group->axis == plan::Axis::Tensor ? links.tensorGroup() : nullptr;
+    DeviceProcessGroup *devices = group->kind == plan::GroupKind::Tensor ? links.tensorGroup() : nullptr;
     OwnGroup &own = groups[index];
     own.group = std::make_unique<PeerGroup>(membership.transport(), group->ranks,
                                             place - group->ranks.begin(), devices);

@@ -18,11 +18,11 @@ struct ExecutionContext {
   llvm::ArrayRef<int64_t> symbols;
   /// The run throws soon after this becomes true.
   const std::atomic<bool> &cancelled;
-  /// By axis, Tensor and Data: the rank in its group; null if the axis has one rank.
+  /// By GroupKind, Tensor and Data: the rank in its group; null if that has one rank.
   std::array<Communicator *, 2> groups = {};
   /// Null where the program has no states.
   RequestStates *states = nullptr;
-  RequestPart part = {};
+  MicrobatchSlice part = {};
 };
 
 } // namespace cleave::runtime

@@ -217,7 +217,7 @@ void Executor::call(const LoadedInstruction &instruction) {
 
 void Executor::callCollective(const LoadedInstruction &instruction) {
   push(instruction.operands);
-  runtime::callCollective(context->groups[size_t(instruction.source->axis)], *instruction.collective, stack);
+  runtime::callCollective(context->groups[size_t(instruction.source->group)], *instruction.collective, stack);
   popInto(instruction.results);
 }
 

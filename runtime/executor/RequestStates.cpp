@@ -15,14 +15,14 @@ RequestStates::RequestStates(StateStore &store, uint64_t sequence, int64_t batch
     : store(store), sequence(sequence), batch(batch),
       written(plan::ranksPerDeviceGroup(store.plan) * store.plan.states.size()) {}
 
-StateKey RequestStates::keyOf(uint32_t state, const RequestPart &part) const {
+StateKey RequestStates::keyOf(uint32_t state, const MicrobatchSlice &part) const {
   if (typeOf(state).scope == StateScope::Sequence)
     return {sequence, part.position, state, part.microbatch};
   return {0, part.position, state, 0};
 }
 
 /// The initial value of a part's rows, which do not share memory.
-at::Tensor RequestStates::initialRows(const plan::State &state, const RequestPart &part,
+at::Tensor RequestStates::initialRows(const plan::State &state, const MicrobatchSlice &part,
                                       const at::Tensor &initial) const {
   const int64_t dim = state.batch_dim;
   TORCH_CHECK(initial.dim() > dim, "state ", state.name, " begins with ", initial.dim(),
@@ -39,7 +39,7 @@ at::Tensor RequestStates::initialRows(const plan::State &state, const RequestPar
   return initial.expand(sizes).contiguous();
 }
 
-c10::IValue RequestStates::read(uint32_t state, const RequestPart &part, c10::IValue initial) const {
+c10::IValue RequestStates::read(uint32_t state, const MicrobatchSlice &part, c10::IValue initial) const {
   if (std::optional<c10::IValue> found = store.find(keyOf(state, part)))
     return std::move(*found);
   const plan::State &type = typeOf(state);
@@ -65,7 +65,7 @@ static int64_t bytesOf(const c10::IValue &value) {
   return bytes;
 }
 
-void RequestStates::write(uint32_t state, const RequestPart &part, c10::IValue value) {
+void RequestStates::write(uint32_t state, const MicrobatchSlice &part, c10::IValue value) {
   const plan::State &type = typeOf(state);
   const bool isTensor = value.isTensor() && value.toTensor().defined();
   if (type.scope == StateScope::Sequence) {
@@ -103,7 +103,7 @@ void RequestStates::accumulate(uint32_t state, uint32_t position, const at::Tens
   all.add_(value);
 }
 
-at::Tensor RequestStates::copiedIfAliased(at::Tensor value, const RequestPart &part) const {
+at::Tensor RequestStates::copiedIfAliased(at::Tensor value, const MicrobatchSlice &part) const {
   const c10::IValue whole(value);
   for (uint32_t state = 0; state < store.plan.states.size(); ++state) {
     const std::optional<c10::IValue> current = store.find(keyOf(state, part));

@@ -12,7 +12,7 @@
 namespace cleave::runtime {
 
 /// A micro-batch of a request on one rank: what one run of a program works on.
-struct RequestPart {
+struct MicrobatchSlice {
   /// As in StateKey: `microbatch` counts those of all data-parallel ranks.
   uint32_t position = 0, microbatch = 0;
   /// Its first sample in the batch, and the number of its samples; 0 if the signature has no batch.
@@ -33,29 +33,30 @@ public:
   /// Returns the stored value, or `initial` if no successful request has stored one. If the state has a batch
   /// dimension, `initial` has one row, which is repeated for each sample of the part, or a row for each
   /// sample of the request, of which the part's are returned. Throws for any other number of rows.
-  c10::IValue read(uint32_t state, const RequestPart &part, c10::IValue initial) const;
+  c10::IValue read(uint32_t state, const MicrobatchSlice &part, c10::IValue initial) const;
   /// Takes a contiguous tensor that nothing else refers to. Of any other value it stores a copy: the value
   /// may be the caller's, or a view of something larger. Throws if a state with rows would have others than
   /// the part.
-  void write(uint32_t state, const RequestPart &part, c10::IValue value);
+  void write(uint32_t state, const MicrobatchSlice &part, c10::IValue value);
   /// Adds to a sum over the request (scope Step), which is zero before, in memory on `device`.
   void accumulate(uint32_t state, uint32_t position, const at::Tensor &value, c10::Device device);
   /// That sum, in memory of its own on `device`; the caller may write to it.
   at::Tensor sum(uint32_t state, uint32_t position, c10::Device device);
   /// `value`, or a copy if it shares memory with a state. For callers that may write to the result.
-  at::Tensor copiedIfAliased(at::Tensor value, const RequestPart &part) const;
+  at::Tensor copiedIfAliased(at::Tensor value, const MicrobatchSlice &part) const;
 
   void commit();
   void discard();
 
 private:
   const plan::State &typeOf(uint32_t state) const { return *store.plan.states[state]; }
-  StateKey keyOf(uint32_t state, const RequestPart &part) const;
+  StateKey keyOf(uint32_t state, const MicrobatchSlice &part) const;
   /// The values that the request has written to `state` on the rank at `position`, by micro-batch.
   std::map<uint32_t, c10::IValue> &writtenOf(uint32_t state, uint32_t position) {
     return written[position * store.plan.states.size() + state];
   }
-  at::Tensor initialRows(const plan::State &state, const RequestPart &part, const at::Tensor &initial) const;
+  at::Tensor initialRows(const plan::State &state, const MicrobatchSlice &part,
+                         const at::Tensor &initial) const;
 
   StateStore &store;
   uint64_t sequence;

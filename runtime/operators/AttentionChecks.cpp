@@ -82,7 +82,7 @@ static void checkEncoderLayer(ArrayRef<IValue> arguments) {
 static void checkHeads(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
                        const IValue &maskOrNone) {
   TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && query.numel() > 0 && key.numel() > 0 &&
-                  query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
+                  query.size(0) == key.size(0) && query.size(1) % key.size(1) == 0 &&
                   query.size(3) == key.size(3),
               "found a query ", query.sizes(), " and keys ", key.sizes());
   checkSizes(value, key.sizes(), "values");

@@ -80,7 +80,7 @@ static at::Tensor withOwnElements(const at::Tensor &tensor) {
   return size_t(tensor.numel()) > most ? tensor.contiguous() : tensor;
 }
 
-RequestPart ProgramRun::partOf(const Request &request, uint32_t global) const {
+MicrobatchSlice ProgramRun::partOf(const Request &request, uint32_t global) const {
   auto [begin, end] = request.microbatches.samplesOf(global);
   return {rankPosition, global, begin, end - begin};
 }

@@ -82,7 +82,7 @@ private:
   /// Output `leaf` of the request, with memory for each of its elements. Throws if the result is not a
   /// tensor.
   at::Tensor outputOf(const Request &request, uint32_t global, Leaf leaf, const c10::IValue &result) const;
-  RequestPart partOf(const Request &request, uint32_t global) const;
+  MicrobatchSlice partOf(const Request &request, uint32_t global) const;
 
   const plan::Signature &signature;
   const plan::Program &program;

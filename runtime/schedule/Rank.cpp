@@ -32,7 +32,8 @@ ProgramRun *Rank::Part::find(plan::ProgramKey key) const {
 Rank::Rank(const plan::Plan &plan, uint32_t index, DeviceWorker &worker, WeightStore weights,
            RankOptions options)
     : plan(plan), index(index), worker(worker), weights(std::move(weights)),
-      ownGroups{plan::groupOf(plan, index, plan::Axis::Tensor), plan::groupOf(plan, index, plan::Axis::Data)},
+      ownGroups{plan::groupOf(plan, index, plan::GroupKind::Tensor),
+                plan::groupOf(plan, index, plan::GroupKind::Data)},
       parts(plan.signatures.size()), options(options) {
   size_t most = 0;
   for (uint32_t signature = 0; signature < parts.size(); ++signature) {

@@ -107,7 +107,7 @@ private:
   const uint32_t index;
   DeviceWorker &worker;
   const WeightStore weights;
-  /// By axis, Tensor and Data: this rank's group.
+  /// By GroupKind, Tensor and Data: this rank's group.
   const std::array<std::optional<uint32_t>, 2> ownGroups;
   /// By signature.
   std::vector<Part> parts;

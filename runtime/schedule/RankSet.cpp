@@ -21,7 +21,7 @@ RankSet::RankSet(const plan::Plan &plan, uint32_t signature, llvm::ArrayRef<std:
     return program->signature == signature && program->phase != plan::Phase::Forward;
   });
   for (auto [index, group] : llvm::enumerate(plan.groups))
-    if (trains || group->axis == plan::Axis::Tensor)
+    if (trains || group->kind == plan::GroupKind::Tensor)
       groups[index] = group->ranks;
 }
 

@@ -191,7 +191,7 @@ def test_a_model_that_fixes_its_batch(compiler):
 
 def test_state_is_refused(compiler):
     error = compiler.refuse(Fades(), "--mesh", "dp=2", x=X)
-    assert 'cleave.state "scale" would pass from part to part of dimension batch' in error and error.endswith("use dp=1 in --mesh"), error
+    assert 'cleave.read_state "scale" would pass from part to part of dimension batch' in error and error.endswith("use dp=1 in --mesh"), error
 
 
 class Doubled(nn.Module):

@@ -268,7 +268,7 @@ def test_a_state_around_everything_cannot_be_cut(compiler):
 
 def test_micro_batches_are_refused_by_name(compiler):
     error = compiler.refuse(torch.jit.script(Counts()), "--devices", "1", "--microbatches", "2", x=X)
-    assert 'cleave.state "count" would pass from part to part of dimension batch' in error, error
+    assert 'cleave.read_state "count" would pass from part to part of dimension batch' in error, error
     report = compiler.compile(torch.jit.script(Counts()), "--microbatches", "auto", "--json", x=X).json()
     assert report["microbatches"] == 1
 

@@ -70,5 +70,5 @@ def test_what_is_shown(network):
     shown = cleave("inspect", plan, "--json").json()
     assert shown["format_version"] == 2
     assert shown["required_features"] == ["training"]
-    assert [(group["axis"], group["ranks"]) for group in shown["groups"]] == [("data", [0, 1]), ("data", [2, 3])]
+    assert [(group["kind"], group["ranks"]) for group in shown["groups"]] == [("data", [0, 1]), ("data", [2, 3])]
     assert len(shown["buckets"]) == 2

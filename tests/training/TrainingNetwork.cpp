@@ -182,26 +182,26 @@ void NetworkText::addUpdate(uint32_t layer) {
   at(layer, "update");
   auto sum = [&](const std::string &name, const std::string &type, const std::string &shard) {
     Typed result{"%v" + std::to_string(count++), type};
-    line(result.name + " = cleave.accumulated \"grad." + name + "\" {" + place + shard + "} : " + type);
+    line(result.name + " = cleave.read_sum \"grad." + name + "\" {" + place + shard + "} : " + type);
     return result;
   };
   const std::string own = std::to_string(layer), type = matrix(outOf(layer), inOf(layer));
   const Typed gradient = sum(weightName(layer), type, sharding(splitDim(layer)));
   const Typed zeros = call("aten.mul.Scalar", {weights[layer], real(0)}, type);
   const Typed before{"%v" + std::to_string(count++), type};
-  line(before.name + " = cleave.state \"momentum." + own + "\" from " + zeros.name + " {" + place + "} : (" +
-       type + ") -> " + type);
+  line(before.name + " = cleave.read_state \"momentum." + own + "\" from " + zeros.name + " {" + place +
+       "} : (" + type + ") -> " + type);
   const Typed kept = call("aten.mul.Scalar", {before, real(TrainingNetwork::kMomentum)}, type);
   const Typed momentum = call("aten.add.Tensor", {kept, gradient, integer(1)}, type);
-  line("cleave.update \"momentum." + own + "\" " + momentum.name + " {" + place + "} : " + type);
+  line("cleave.write_state \"momentum." + own + "\" " + momentum.name + " {" + place + "} : " + type);
   const Typed rate = real(TrainingNetwork::kLearningRate);
   const Typed weight = call("aten.sub.Tensor", {weights[layer], momentum, rate}, type);
-  line("cleave.assign " + weights[layer].name + ", " + weight.name + " {" + place + "} : " + type + ", " +
-       type);
+  line("cleave.write_weight " + weights[layer].name + ", " + weight.name + " {" + place + "} : " + type +
+       ", " + type);
   const Typed step = sum("b" + own, biases[layer].type, isColumnwise(layer) ? sharding(0) : "");
   const Typed bias = call("aten.sub.Tensor", {biases[layer], step, rate}, biases[layer].type);
-  line("cleave.assign " + biases[layer].name + ", " + bias.name + " {" + place + "} : " + bias.type + ", " +
-       bias.type);
+  line("cleave.write_weight " + biases[layer].name + ", " + bias.name + " {" + place + "} : " + bias.type +
+       ", " + bias.type);
   if (tp == 1) {
     gradients.push_back(gradient);
     return;

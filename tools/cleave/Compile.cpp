@@ -79,6 +79,27 @@ static void addFileOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("FOLDER");
 }
 
+namespace {
+struct GivenGradients {
+  bool areWanted = false;
+  GradientOptions options;
+};
+} // namespace
+
+static void addGradientOptions(CLI::App *command, GivenGradients &given) {
+  CLI::Option *gradients = command->add_flag("--gradients", given.areWanted,
+                                             "Give the gradients of a loss as outputs, too (one device)");
+  command
+      ->add_option("--loss", given.options.loss,
+                   "The loss: cross_entropy(logits, labels), mse(output, target), … (the model's own)")
+      ->needs(gradients)
+      ->type_name("LOSS");
+  repeatable(command->add_option("--trainable", given.options.trainable,
+                                 "Parameters whose gradients are wanted, with * and ? (all)"))
+      ->needs(gradients)
+      ->type_name("PATTERN");
+}
+
 void addCompileCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<CompileOptions>();
   auto how = std::make_shared<SupervisedOptions>();
@@ -88,12 +109,16 @@ void addCompileCommand(CLI::App &app, Subcommand &chosen) {
   addPlanOptions(command, *options);
   auto deviceMemory = std::make_shared<std::vector<int64_t>>();
   addDeviceMemoryOption(command, *deviceMemory, /*takesSeveral=*/false);
+  auto gradients = std::make_shared<GivenGradients>();
+  addGradientOptions(command, *gradients);
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
                   "-o gpt2.plan");
-  command->callback([options, deviceMemory, how, &chosen] {
+  command->callback([options, deviceMemory, gradients, how, &chosen] {
     options->stop = makeSharedStop();
+    if (gradients->areWanted)
+      options->gradients = gradients->options;
     if (!deviceMemory->empty())
       options->deviceMemory = deviceMemory->front();
     auto run = [options, how] {

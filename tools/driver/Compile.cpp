@@ -68,11 +68,33 @@ private:
   std::optional<plan::OutputDirectory> directory;
 };
 
+/// Gradients are for one device so far.
+static llvm::Error checkGradientOptions(const CompileOptions &options, const PipelineShape &shape) {
+  if (!options.gradients)
+    return llvm::Error::success();
+  const std::pair<bool, const char *> refused[] = {
+      {shape.search || shape.rankCount() > 1 || shape.stages > 1, "several devices, expected one"},
+      {shape.microbatches != 1, "--microbatches, expected a batch in one piece"},
+      {options.dtype != "traced", "--dtype, expected the dtypes of the model"},
+      {options.verify,
+       "--verify, which compares with the original, and that has no gradients; leave it out"}};
+  for (auto [isGiven, what] : refused)
+    if (isGiven)
+      return wrongUsage(llvm::Twine("--gradients: found ") + what);
+  if (options.gradients->loss.find_first_of("'{}\"") != std::string::npos)
+    return wrongUsage("--loss " + options.gradients->loss +
+                      ": found a quote or brace, expected a loss as "
+                      "cross_entropy(logits, labels)");
+  return llvm::Error::success();
+}
+
 llvm::Error Compilation::read() {
   auto parsed = readPipelineShape(options);
   if (!parsed)
     return parsed.takeError();
   shape = *parsed;
+  if (auto error = checkGradientOptions(options, shape))
+    return error;
   if (!maker) {
     CompileOptions chosen = options;
     chosen.microbatches = shape.dataParallelSize == 1 ? shape.microbatches : 0;
@@ -84,7 +106,7 @@ llvm::Error Compilation::read() {
     maker.emplace(silent, source, context);
   }
   shape.batch = source.batch;
-  source.model.module->walk([&](StateOp) { shape.hasStates = true; });
+  source.model.module->walk([&](ReadStateOp) { shape.hasStates = true; });
   return llvm::Error::success();
 }
 

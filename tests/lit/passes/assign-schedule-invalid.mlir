@@ -169,10 +169,10 @@ func.func @picks_by_size(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}}
 func.func @keeps_state(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
   %zeros = cleave.param "last" {role = "buffer"} : tensor<8xf32>
   %one = cleave.constant(1 : i64) : i64
-  // expected-error @below {{cleave.state "last" would pass from part to part of dimension batch, so micro-batches are not parts of it; use --microbatches 1}}
-  %last = cleave.state "last" from %zeros : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @below {{cleave.read_state "last" would pass from part to part of dimension batch, so micro-batches are not parts of it; use --microbatches 1}}
+  %last = cleave.read_state "last" from %zeros : (tensor<8xf32>) -> tensor<8xf32>
   %0 = aten.add.Tensor(%x, %last, %one) : (!x, tensor<8xf32>, i64) -> !x
-  cleave.update "last" %last : tensor<8xf32>
+  cleave.write_state "last" %last : tensor<8xf32>
   return %0 : !x
 }
 
@@ -183,9 +183,9 @@ func.func @keeps_positions(%x: !x) -> !x attributes {cleave.symbols = {batch = 4
   %zero = cleave.param "at" {role = "buffer"} : tensor<1xi64>
   %batch = cleave.size "batch"
   %none = cleave.constant(unit) : none
-  %at = cleave.state "at" from %zero {batch_dim = 0 : i64} : (tensor<1xi64>) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  %at = cleave.read_state "at" from %zero {batch_dim = 0 : i64} : (tensor<1xi64>) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
   %0 = aten.arange(%batch, %none, %none, %none, %none) : (i64, none, none, none, none) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
-  // expected-error @below {{cleave.update keeps positions in dimension batch, so micro-batches are not parts of it}}
-  cleave.update "at" %0 : tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  // expected-error @below {{cleave.write_state keeps positions in dimension batch, so micro-batches are not parts of it}}
+  cleave.write_state "at" %0 : tensor<?xi64, #cleave.layout<dims = ["batch"]>>
   return %x : !x
 }

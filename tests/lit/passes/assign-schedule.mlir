@@ -88,8 +88,8 @@ func.func @own_sample(%ids: !ids) -> tensor<?x8xi64, #cleave.layout<dims = ["bat
 func.func @keeps_rows(%x: !h) -> !h attributes {cleave.symbols = {batch = 4}} {
   %zeros = cleave.param "h" {role = "buffer"} : tensor<1x8xf32>
   %one = cleave.constant(1 : i64) : i64
-  %h = cleave.state "h" from %zeros {batch_dim = 0 : i64} : (tensor<1x8xf32>) -> !h
+  %h = cleave.read_state "h" from %zeros {batch_dim = 0 : i64} : (tensor<1x8xf32>) -> !h
   %0 = aten.add.Tensor(%x, %h, %one) {cleave.stage_index = 0 : i64} : (!h, !h, i64) -> !h
-  cleave.update "h" %0 : !h
+  cleave.write_state "h" %0 : !h
   return %0 : !h
 }

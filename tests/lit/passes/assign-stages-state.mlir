@@ -3,18 +3,18 @@
 
 // CHECK-LABEL: func.func @one_state
 // CHECK: cleave.stage 0
-// CHECK: %[[H:.*]] = cleave.state "h"
+// CHECK: %[[H:.*]] = cleave.read_state "h"
 // CHECK: %[[NEXT:.*]] = aten.add.Tensor(%[[H]],
-// CHECK: cleave.update "h" %[[NEXT]]
+// CHECK: cleave.write_state "h" %[[NEXT]]
 // CHECK: cleave.stage 1
 func.func @one_state(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %h0 = cleave.param "h" {role = "buffer"} : tensor<64x64xf32>
   %one = cleave.constant(1 : i64) : i64
   %0 = aten.mm(%x, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %1 = aten.mm(%0, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %h = cleave.state "h" from %h0 : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %h = cleave.read_state "h" from %h0 : (tensor<64x64xf32>) -> tensor<64x64xf32>
   %2 = aten.add.Tensor(%h, %1, %one) : (tensor<64x64xf32>, tensor<64x64xf32>, i64) -> tensor<64x64xf32>
-  cleave.update "h" %2 : tensor<64x64xf32>
+  cleave.write_state "h" %2 : tensor<64x64xf32>
   %3 = aten.mm(%2, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %4 = aten.mm(%3, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %4 : tensor<64x64xf32>

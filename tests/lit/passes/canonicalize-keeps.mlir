@@ -138,11 +138,11 @@ func.func @captured(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // A state that nothing reads is still written.
 // CHECK-LABEL: func.func @unread_state(
-// CHECK: cleave.state "calls"
-// CHECK: cleave.update "calls"
+// CHECK: cleave.read_state "calls"
+// CHECK: cleave.write_state "calls"
 func.func @unread_state(%x: tensor<2xf32>) -> tensor<2xf32> {
   %zeros = cleave.param "calls" {role = "buffer"} : tensor<2xf32>
-  %calls = cleave.state "calls" from %zeros : (tensor<2xf32>) -> tensor<2xf32>
-  cleave.update "calls" %x : tensor<2xf32>
+  %calls = cleave.read_state "calls" from %zeros : (tensor<2xf32>) -> tensor<2xf32>
+  cleave.write_state "calls" %x : tensor<2xf32>
   return %x : tensor<2xf32>
 }

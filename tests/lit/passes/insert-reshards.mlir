@@ -24,14 +24,14 @@ func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 
 // CHECK: aten.softmax.int(%[[ALL]],
 // CHECK: cleave.if
 // CHECK: aten.neg(%[[ALL]])
-// CHECK: cleave.update "s" %[[ALL]]
+// CHECK: cleave.write_state "s" %[[ALL]]
 // CHECK: return {{.*}}%[[ALL]]
 func.func @whole(%x: tensor<4x6xf32>, %c: i1) -> (!cleave.tensor, tensor<4x8xf32>, tensor<4x8xf32>) attributes {cleave.tp = 2 : i64} {
   %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<8x6xf32>
   %first = cleave.param "first" {role = "buffer"} : tensor<4x8xf32>
   %none = cleave.constant(unit) : none
   %one = cleave.constant(1 : i64) : i64
-  %s = cleave.state "s" from %first : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %s = cleave.read_state "s" from %first : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %0 = aten.linear(%x, %w, %none) : (tensor<4x6xf32>, tensor<8x6xf32>, none) -> tensor<4x8xf32>
   %1 = aten.softmax.int(%0, %one, %none) : (tensor<4x8xf32>, i64, none) -> !cleave.tensor
   %2 = cleave.if %c : tensor<4x8xf32> {
@@ -40,7 +40,7 @@ func.func @whole(%x: tensor<4x6xf32>, %c: i1) -> (!cleave.tensor, tensor<4x8xf32
   } else {
     cleave.yield %s : tensor<4x8xf32>
   }
-  cleave.update "s" %0 : tensor<4x8xf32>
+  cleave.write_state "s" %0 : tensor<4x8xf32>
   return %1, %2, %0 : !cleave.tensor, tensor<4x8xf32>, tensor<4x8xf32>
 }
 

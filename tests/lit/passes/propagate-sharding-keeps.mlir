@@ -19,7 +19,7 @@ func.func @alone(%x: tensor<4x6xf32>) -> !cleave.tensor {
 // CHECK: cleave.if
 // CHECK-NOT: cleave.shardings
 // CHECK: } else {
-// CHECK: cleave.state "s" from %{{.*}} : (
+// CHECK: cleave.read_state "s" from %{{.*}} : (
 // CHECK: aten.add.Tensor({{.*}}) {cleave.shardings
 func.func @structure(%x: tensor<4x6xf32>, %c: i1) -> tensor<4x6xf32> attributes {cleave.tp = 2 : i64} {
   %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x6xf32>
@@ -32,10 +32,10 @@ func.func @structure(%x: tensor<4x6xf32>, %c: i1) -> tensor<4x6xf32> attributes 
     cleave.yield %0 : tensor<4x6xf32>
   }
   %first = cleave.param "first" {role = "buffer"} : tensor<4x6xf32>
-  %s = cleave.state "s" from %first : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = cleave.read_state "s" from %first : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %2 = aten.add.Tensor(%0, %1, %one) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
   %3 = aten.add.Tensor(%2, %s, %one) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
-  cleave.update "s" %3 : tensor<4x6xf32>
+  cleave.write_state "s" %3 : tensor<4x6xf32>
   return %3 : tensor<4x6xf32>
 }
 

@@ -33,16 +33,16 @@ func.func @two(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 func.func @one(%x: tensor<4xf32>) -> tensor<4xf32> {
   %zeros = cleave.param "h" {role = "buffer"} : tensor<4xf32>
-  %h = cleave.state "h" from %zeros : (tensor<4xf32>) -> tensor<4xf32>
+  %h = cleave.read_state "h" from %zeros : (tensor<4xf32>) -> tensor<4xf32>
   %y = aten.mul.Tensor(%h, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  cleave.update "h" %y : tensor<4xf32>
+  cleave.write_state "h" %y : tensor<4xf32>
   return %y : tensor<4xf32>
 }
 func.func @two(%x: tensor<4xf32>) -> !cleave.tensor {
   %zeros = cleave.param "h" {role = "buffer"} : tensor<4xf32>
   // expected-error @below {{found state "h" of '!cleave.tensor', expected 'tensor<4xf32>' as in an earlier function}}
-  %h = cleave.state "h" from %zeros : (tensor<4xf32>) -> !cleave.tensor
+  %h = cleave.read_state "h" from %zeros : (tensor<4xf32>) -> !cleave.tensor
   %y = aten.mul.Tensor(%h, %x) : (!cleave.tensor, tensor<4xf32>) -> !cleave.tensor
-  cleave.update "h" %y : !cleave.tensor
+  cleave.write_state "h" %y : !cleave.tensor
   return %y : !cleave.tensor
 }

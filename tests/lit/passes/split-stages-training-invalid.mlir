@@ -40,7 +40,7 @@ func.func @phase(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 func.func @assign(%x: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error @below {{found a value that is no weight, expected a cleave.param of role parameter}}
-  cleave.assign %x, %x : tensor<2xf32>, tensor<2xf32>
+  cleave.write_weight %x, %x : tensor<2xf32>, tensor<2xf32>
   return %x : tensor<2xf32>
 }
 
@@ -49,7 +49,7 @@ func.func @assign(%x: tensor<2xf32>) -> tensor<2xf32> {
 func.func @assign_shape(%x: tensor<2xf32>) -> tensor<2xf32> {
   %w = cleave.param "w" {role = "parameter"} : tensor<3xf32>
   // expected-error @below {{found 'tensor<2xf32>' for 'tensor<3xf32>'}}
-  cleave.assign %w, %x : tensor<3xf32>, tensor<2xf32>
+  cleave.write_weight %w, %x : tensor<3xf32>, tensor<2xf32>
   return %x : tensor<2xf32>
 }
 

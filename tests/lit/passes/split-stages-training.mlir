@@ -16,9 +16,9 @@
 // CHECK: cleave.stage 0(%[[X]], %[[B0]]) {phase = #cleave.phase<backward_weight>}
 // CHECK:   cleave.accumulate "grad.w"
 // CHECK: cleave.stage 0() {phase = #cleave.phase<update>}
-// CHECK:   cleave.accumulated "grad.w"
+// CHECK:   cleave.read_sum "grad.w"
 // CHECK:   %[[W:.*]] = cleave.param "w"
-// CHECK:   cleave.assign %[[W]],
+// CHECK:   cleave.write_weight %[[W]],
 // CHECK: return %[[F1]]#1
 func.func @train(%x: tensor<2x2xf32>, %t: tensor<2x2xf32>) -> tensor<f32> {
   %w = cleave.param "w" {role = "parameter"} : tensor<2x2xf32>
@@ -32,9 +32,9 @@ func.func @train(%x: tensor<2x2xf32>, %t: tensor<2x2xf32>) -> tensor<f32> {
   %h = aten.threshold_backward(%g, %y, %zero) {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<backward_input>} : (tensor<2x2xf32>, tensor<2x2xf32>, i64) -> tensor<2x2xf32>
   %dw = aten.mm(%x, %h) {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<backward_weight>} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   cleave.accumulate "grad.w" %dw {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<backward_weight>} : tensor<2x2xf32>
-  %sum = cleave.accumulated "grad.w" {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<update>} : tensor<2x2xf32>
+  %sum = cleave.read_sum "grad.w" {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<update>} : tensor<2x2xf32>
   %new = aten.sub.Tensor(%w, %sum, %one) {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<update>} : (tensor<2x2xf32>, tensor<2x2xf32>, i64) -> tensor<2x2xf32>
-  cleave.assign %w, %new {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<update>} : tensor<2x2xf32>, tensor<2x2xf32>
+  cleave.write_weight %w, %new {cleave.stage_index = 0 : i64, cleave.phase = #cleave.phase<update>} : tensor<2x2xf32>, tensor<2x2xf32>
   return %loss : tensor<f32>
 }
 

@@ -115,15 +115,15 @@ func.func @passed_through(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, i
 // A state takes its new value when nothing reads it any more.
 // CHECK-LABEL: func.func @state(
 // CHECK: cleave.stage 0
-// CHECK: %[[S:.*]] = cleave.state "h"
+// CHECK: %[[S:.*]] = cleave.read_state "h"
 // CHECK-NEXT: %[[NEW:.*]] = aten.tanh(%[[S]])
 // CHECK-NEXT: %[[R:.*]] = aten.relu(%[[NEW]])
-// CHECK-NEXT: cleave.update "h" %[[NEW]]
+// CHECK-NEXT: cleave.write_state "h" %[[NEW]]
 // CHECK-NEXT: cleave.yield %[[R]]
 func.func @state(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = cleave.state "h" from %x {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %0 = cleave.read_state "h" from %x {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   %1 = aten.tanh(%0) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  cleave.update "h" %1 {cleave.stage_index = 0 : i64} : tensor<2xf32>
+  cleave.write_state "h" %1 {cleave.stage_index = 0 : i64} : tensor<2xf32>
   %2 = aten.relu(%1) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %2 : tensor<2xf32>
 }

@@ -377,11 +377,11 @@ void RandomProgram::addStructure(const Tensor &x) {
     // One that nobody reads is none.
     const Tensor first = weight(x.shape), other = like(x.shape);
     const std::string next = name(), one = integer(1).name;
-    body += "  " + result.name + " = cleave.state \"s" + number + "\" from " + first.name + " : (" + own +
-            ") -> " + own + "\n";
+    body += "  " + result.name + " = cleave.read_state \"s" + number + "\" from " + first.name + " : (" +
+            own + ") -> " + own + "\n";
     tail += "  " + next + " = aten.add.Tensor(" + result.name + ", " + other.name + ", " + one + ") : (" +
-            own + ", " + own + ", i64) -> " + own + "\n  cleave.update \"s" + number + "\" " + next + " : " +
-            own + "\n";
+            own + ", " + own + ", i64) -> " + own + "\n  cleave.write_state \"s" + number + "\" " + next +
+            " : " + own + "\n";
     break;
   }
   default:

@@ -19,8 +19,13 @@ c10::IValue makeList(ListOp list, ArrayRef<c10::IValue> items) {
 }
 
 RunResults Interpreter::run(func::FuncOp function) {
-  for (auto [argument, input] : llvm::zip(function.getArguments(), inputs))
+  for (auto [argument, input] : llvm::zip(function.getArguments(), inputs)) {
     values[argument] = argument.getType().isInteger(1) ? c10::IValue(input.item<bool>()) : input;
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
+    for (auto [i, name] : llvm::enumerate(layout ? layout.getDims() : ArrayRef<std::string>()))
+      sizes[name] = input.size(i);
+  }
   for (Value operand : run(function.getBody().front()))
     found.results.push_back(values[operand].toTensor());
   return std::move(found);
@@ -78,6 +83,8 @@ void Interpreter::run(Operation &op) {
     values[param] = partOf(param);
   } else if (auto constant = dyn_cast<ConstantOp>(op)) {
     values[constant] = toIValue(constant.getValue(), constant.getType());
+  } else if (auto size = dyn_cast<SizeOp>(op)) {
+    values[size] = SymbolicDim::parse(size.getExpression())->evaluate(sizes).value();
   } else if (auto list = dyn_cast<ListOp>(op)) {
     values[list] = makeList(list, operands);
   } else if (auto tuple = dyn_cast<TupleOp>(op)) {
@@ -97,9 +104,9 @@ void Interpreter::run(Operation &op) {
   } else if (auto boundary = dyn_cast<BoundaryOp>(op)) {
     found.captured[boundary.getPath().str()] = operands[0].toTensor();
     values[boundary] = operands[0];
-  } else if (auto state = dyn_cast<StateOp>(op)) {
+  } else if (auto state = dyn_cast<ReadStateOp>(op)) {
     values[state] = operands[0];
-  } else if (auto update = dyn_cast<UpdateOp>(op)) {
+  } else if (auto update = dyn_cast<WriteStateOp>(op)) {
     found.states[update.getName().str()] = operands[0].toTensor();
   } else if (isa<OperatorOp>(op)) {
     call(OperatorOp(&op));

@@ -4,6 +4,7 @@
 
 #include "ir/IValueConversion.h"
 #include "ir/OperatorDialect.h"
+#include "ir/SymbolicDim.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <functional>
 #include <map>
@@ -50,6 +51,8 @@ private:
   const unsigned rank;
   const Call callOf;
   llvm::DenseMap<mlir::Value, c10::IValue> values;
+  /// Of dynamic dimensions, as the inputs have them.
+  llvm::StringMap<int64_t> sizes;
   RunResults found;
 };
 

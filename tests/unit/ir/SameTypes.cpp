@@ -1,6 +1,7 @@
 //===- SameTypes.cpp - Kernels for the meta device and the CPU's ----------===//
 #include "SameTypes.h"
 #include "ir/IValueConversion.h"
+#include "ir/inference/MetaCall.h"
 #include "ir/inference/ShapeInference.h"
 #include <c10/core/InferenceMode.h>
 
@@ -54,7 +55,7 @@ void expectSameTypes(const char *name, const std::vector<c10::IValue> &operands)
   }
   SCOPED_TRACE(name + layouts);
   findOperator(name)->getOperation()(onCpu);
-  ASSERT_NO_THROW(findOperator(name)->getOperation()(onMeta));
+  ASSERT_NO_THROW(callOnMeta(*findSchema(name), *findOperator(name), onMeta));
   ASSERT_EQ(onCpu.size(), onMeta.size());
   for (size_t i = 0; i < onCpu.size(); ++i) {
     const Tensor &wanted = onCpu[i].toTensor(), &found = onMeta[i].toTensor();

@@ -7,31 +7,31 @@ namespace cleave::plan {
 
 using Ranks = std::vector<uint32_t>;
 
-static std::vector<std::pair<Axis, Ranks>> groupsOf(uint32_t pp, uint32_t dp, uint32_t tp) {
+static std::vector<std::pair<GroupKind, Ranks>> groupsOf(uint32_t pp, uint32_t dp, uint32_t tp) {
   Mesh mesh;
   mesh.pp = pp;
   mesh.dp = dp;
   mesh.tp = tp;
-  std::vector<std::pair<Axis, Ranks>> groups;
+  std::vector<std::pair<GroupKind, Ranks>> groups;
   for (const auto &group : groupsOf(mesh))
-    groups.emplace_back(group->axis, group->ranks);
+    groups.emplace_back(group->kind, group->ranks);
   return groups;
 }
 
 TEST(Groups, FollowTheAxesOfTheMesh) {
   EXPECT_TRUE(groupsOf(4, 1, 1).empty());
-  EXPECT_EQ(groupsOf(2, 1, 2),
-            (std::vector<std::pair<Axis, Ranks>>{{Axis::Tensor, {0, 1}}, {Axis::Tensor, {2, 3}}}));
-  EXPECT_EQ(groupsOf(1, 3, 1), (std::vector<std::pair<Axis, Ranks>>{{Axis::Data, {0, 1, 2}}}));
+  EXPECT_EQ(groupsOf(2, 1, 2), (std::vector<std::pair<GroupKind, Ranks>>{{GroupKind::Tensor, {0, 1}},
+                                                                         {GroupKind::Tensor, {2, 3}}}));
+  EXPECT_EQ(groupsOf(1, 3, 1), (std::vector<std::pair<GroupKind, Ranks>>{{GroupKind::Data, {0, 1, 2}}}));
   // Rank = (pipeline rank * 2 + data-parallel rank) * 2 + tensor-parallel rank.
-  EXPECT_EQ(groupsOf(2, 2, 2), (std::vector<std::pair<Axis, Ranks>>{{Axis::Tensor, {0, 1}},
-                                                                    {Axis::Tensor, {2, 3}},
-                                                                    {Axis::Tensor, {4, 5}},
-                                                                    {Axis::Tensor, {6, 7}},
-                                                                    {Axis::Data, {0, 2}},
-                                                                    {Axis::Data, {1, 3}},
-                                                                    {Axis::Data, {4, 6}},
-                                                                    {Axis::Data, {5, 7}}}));
+  EXPECT_EQ(groupsOf(2, 2, 2), (std::vector<std::pair<GroupKind, Ranks>>{{GroupKind::Tensor, {0, 1}},
+                                                                         {GroupKind::Tensor, {2, 3}},
+                                                                         {GroupKind::Tensor, {4, 5}},
+                                                                         {GroupKind::Tensor, {6, 7}},
+                                                                         {GroupKind::Data, {0, 2}},
+                                                                         {GroupKind::Data, {1, 3}},
+                                                                         {GroupKind::Data, {4, 6}},
+                                                                         {GroupKind::Data, {5, 7}}}));
 }
 
 TEST(Groups, EachRankIsInOneOfAnAxis) {
@@ -40,14 +40,14 @@ TEST(Groups, EachRankIsInOneOfAnAxis) {
   plan->mesh->tp = 2;
   plan->groups = groupsOf(*plan->mesh);
   for (uint32_t rank = 0; rank < rankCount(*plan->mesh); ++rank) {
-    const Ranks &tensor = plan->groups[*groupOf(*plan, rank, Axis::Tensor)]->ranks,
-                &data = plan->groups[*groupOf(*plan, rank, Axis::Data)]->ranks;
+    const Ranks &tensor = plan->groups[*groupOf(*plan, rank, GroupKind::Tensor)]->ranks,
+                &data = plan->groups[*groupOf(*plan, rank, GroupKind::Data)]->ranks;
     EXPECT_EQ(tensor[tpRankOf(*plan, rank)], rank);
     EXPECT_EQ(data[dpRankOf(*plan, rank)], rank);
   }
   plan->mesh->dp = plan->mesh->tp = 1;
   plan->groups = groupsOf(*plan->mesh);
-  EXPECT_FALSE(groupOf(*plan, 0, Axis::Tensor));
+  EXPECT_FALSE(groupOf(*plan, 0, GroupKind::Tensor));
 }
 
 } // namespace cleave::plan

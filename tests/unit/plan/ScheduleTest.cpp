@@ -72,7 +72,7 @@ static std::unique_ptr<Plan> makeTrainedStages() {
   addProgram(*plan, 0, Phase::BackwardWeight, {{0, Phase::BackwardInput}});
   addProgram(*plan, 0, Phase::Update, {});
   plan->buckets.push_back(std::make_unique<Bucket>());
-  plan->buckets[0]->axis = Axis::Data;
+  plan->buckets[0]->kind = GroupKind::Data;
   plan->buckets[0]->parts.push_back(std::make_unique<BucketPart>());
   return plan;
 }
@@ -139,7 +139,7 @@ TEST(Schedule, FindsReductionsInDifferentOrders) {
   auto plan = makeTwoStagePlan();
   for (uint32_t i : {0, 1}) {
     plan->buckets.push_back(std::make_unique<Bucket>());
-    plan->buckets[i]->axis = Axis::Tied;
+    plan->buckets[i]->kind = GroupKind::Tied;
     for (uint32_t stage : {0, 1}) {
       plan->buckets[i]->parts.push_back(std::make_unique<BucketPart>());
       plan->buckets[i]->parts[stage]->stage = stage;

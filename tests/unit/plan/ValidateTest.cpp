@@ -375,7 +375,7 @@ static const Mutation kPrograms[] = {
              plan.schedules.push_back(copyOf(plan.schedules[0]))),
     MUTATION("TieOfNothing", "group 0: no bucket sums over this tie",
              plan.groups.push_back(std::make_unique<Group>());
-             plan.groups[0]->axis = Axis::Tied; plan.groups[0]->ranks = {0, 1}),
+             plan.groups[0]->kind = GroupKind::Tied; plan.groups[0]->ranks = {0, 1}),
     MUTATION("ScheduleSignature", "of a signature that is not there", plan.schedules[0]->signature = 1),
     MUTATION("ScheduleNullRank", "schedules: one is missing, incomplete",
              plan.schedules[0]->ranks[0].reset()),
@@ -418,19 +418,19 @@ static const Mutation kTensorRanks[] = {
              instruction(first(plan), 0, 1).kind = InstructionKind::Call),
     MUTATION("CollectiveOfOperator", "is a collective of an operator that is not in the table",
              instruction(first(plan), 0, 0).kind = InstructionKind::Collective),
-    MUTATION("CollectiveOfOneRank", "is a collective over an axis of one rank",
+    MUTATION("CollectiveOfOneRank", "is a collective over a group of one rank",
              plan.operators[1] = "spmd::all_reduce";
              instruction(first(plan), 0, 1).kind = InstructionKind::Collective),
-    MUTATION("CollectiveOverData", "is a collective over the axis Data, expected in an update alone",
+    MUTATION("CollectiveOverData", "is a collective over a group Data, expected in an update alone",
              splitTensors(plan);
-             instruction(first(plan), 0, 1).axis = Axis::Data),
-    MUTATION("CollectiveOverTies", "over an axis that is neither Tensor nor Data", splitTensors(plan);
-             instruction(first(plan), 0, 1).axis = Axis::Tied),
-    MUTATION("GroupsMissing", "groups: there are 1, the axes of the mesh have 2", splitTensors(plan);
+             instruction(first(plan), 0, 1).group = GroupKind::Data),
+    MUTATION("CollectiveOverTies", "over a group that is neither Tensor nor Data", splitTensors(plan);
+             instruction(first(plan), 0, 1).group = GroupKind::Tied),
+    MUTATION("GroupsMissing", "groups: there are 1, expected at least the mesh's 2", splitTensors(plan);
              plan.groups.pop_back()),
-    MUTATION("GroupRanks", "group 1: it is none of the axis of the mesh", splitTensors(plan);
+    MUTATION("GroupRanks", "group 1: it is not the group of the mesh", splitTensors(plan);
              plan.groups[1]->ranks = {1, 2}),
-    MUTATION("GroupTooMany", "group 2: it is of no axis, or one more", splitTensors(plan);
+    MUTATION("GroupTooMany", "group 2: it is one more", splitTensors(plan);
              plan.groups.push_back(copyOf(plan.groups[0]))),
     MUTATION("ShardMissing", "uses weight 'layer0.bias', of which rank 1 has no shard", splitTensors(plan);
              plan.weights[1]->shards.pop_back()),

@@ -32,7 +32,7 @@ static void trainOverDataRanks(Plan &plan) {
   }
   plan.groups = groupsOf(*plan.mesh);
   plan.buckets.push_back(std::make_unique<Bucket>());
-  plan.buckets[0]->axis = Axis::Data;
+  plan.buckets[0]->kind = GroupKind::Data;
   plan.buckets[0]->groups = {0};
   plan.buckets[0]->parts.push_back(std::make_unique<BucketPart>());
   plan.buckets[0]->parts[0]->states = {0};
@@ -137,18 +137,18 @@ static const Mutation kTraining[] = {
              plan.buckets[0]->groups = {1}),
     MUTATION("BucketState", "state 1 is no sum over a step in stage 0", trainOverDataRanks(plan);
              plan.buckets[0]->parts[0]->states = {1}),
-    MUTATION("BucketTwice", "state 'grad' is summed twice along one axis", trainOverDataRanks(plan);
+    MUTATION("BucketTwice", "state 'grad' is summed twice over groups of one kind", trainOverDataRanks(plan);
              plan.buckets.push_back(copyOf(plan.buckets[0]))),
-    MUTATION("BucketAxis", "of an axis that is neither Data nor Tied", trainOverDataRanks(plan);
-             plan.buckets[0]->axis = Axis::Tensor),
+    MUTATION("BucketAxis", "of a kind that is neither Data nor Tied", trainOverDataRanks(plan);
+             plan.buckets[0]->kind = GroupKind::Tensor),
     MUTATION("TieOfOneStage", "it has 1 parts, expected one along Data", trainOverDataRanks(plan);
-             plan.buckets[0]->axis = Axis::Tied),
+             plan.buckets[0]->kind = GroupKind::Tied),
     MUTATION("TiedGroupPlaces", "group 2: rank 3 is no later one, or has another place",
              trainOverDataRanks(plan);
-             plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->axis = Axis::Tied;
+             plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->kind = GroupKind::Tied;
              plan.groups[2]->ranks = {0, 3}),
     MUTATION("TiedGroupSize", "group 2: it has less than two ranks", trainOverDataRanks(plan);
-             plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->axis = Axis::Tied),
+             plan.groups.push_back(std::make_unique<Group>()); plan.groups[2]->kind = GroupKind::Tied),
 };
 
 /// Stage 0 reads a state with a row for each sample.

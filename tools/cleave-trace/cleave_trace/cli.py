@@ -99,6 +99,8 @@ def parse(argv):
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size of the inputs (4)")
     parser.add_argument("--seq", type=positive, metavar="N", help="sequence length of the inputs (128)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and inputs (0)")
+    parser.add_argument("--train", action="store_true",
+                        help="trace in training mode, with labels among the inputs of hf: where the model takes them")
     parser.add_argument("--json", action="store_true", help="print one JSON object about what was written")
     parser.add_argument("--list", action="store_true", help="print the names that hf: and torchvision: know")
     parser.add_argument("--traceback", action="store_true", help="on failure, print where in Python it failed")
@@ -149,26 +151,35 @@ def positive(text):
 
 
 def run(options):
-    from cleave_trace import files, sources, tracing
+    from cleave_trace import files, gradients, sources, tracing
 
     files.check_writable(options.output)
     config = {key: value for fields in options.config for key, value in fields.items()}
     module, example = sources.load(options.source, sources.Options(
-        config=config, class_name=options.class_name, batch=options.batch, seq=options.seq, seed=options.seed))
-    class_name, was_training = type(module).__name__, module.training
-    module.eval()
+        config=config, class_name=options.class_name, batch=options.batch, seq=options.seq, seed=options.seed,
+        train=options.train))
+    class_name, was_training = type(module).__name__, getattr(module, "training", options.train)
+    if options.train:
+        gradients.check_can_train(module)
+    module.train(options.train)
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    trace = tracing.trace(module, example, options.seed)
+    trace = tracing.trace(module, example, options.seed, options.train)
     # What a library's model is made with is not the user's doing.
     notes = []
     if not is_library(options.source):
-        training = "the module was in training mode and is traced in evaluation mode; call eval() on it in the function"
-        notes = [*([training] if was_training else []), *trace.notes]
+        notes = [*([mode_note(options.train)] if was_training != options.train else []), *trace.notes]
     model, inputs, outputs = map(str, files.write(trace, options.output))
     return {"model": model, "class": class_name, "parameters": parameters,
             "inputs_file": inputs, "inputs": summary(trace.inputs),
             "outputs_file": outputs, "outputs": summary(trace.outputs), "scalars": trace.scalars,
             "warnings": trace.warnings, "notes": notes}
+
+
+def mode_note(train):
+    modes = ("training", "evaluation")
+    found, traced = reversed(modes) if train else modes
+    call = "train()" if train else "eval()"
+    return f"the module was in {found} mode and is traced in {traced} mode; call {call} on it in the function"
 
 
 def summary(tensors):

@@ -5,6 +5,7 @@ import inspect
 import torch
 from transformers.models.auto.modeling_auto import MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES
 
+from cleave_trace import hf_labels
 from cleave_trace.errors import TraceError
 
 FIRST_ID = 3  # ids below are mostly padding, start and end
@@ -31,6 +32,8 @@ def example(model, options, is_encoder):
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in arguments:
         found["decoder_input_ids"] = ids(config, (options.batch, max(1, options.seq // 2)), generator)
     check_complete(model, arguments, found)
+    if options.train:
+        found.update(hf_labels.labels(model, arguments, found, ids, generator))
     # Constants of the trace, not inputs.
     if "use_cache" in arguments:
         found["use_cache"] = False

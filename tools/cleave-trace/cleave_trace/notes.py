@@ -8,6 +8,7 @@ import warnings
 
 import torch
 
+from cleave_trace import gradients
 from cleave_trace.errors import one_line
 
 MOST = 5  # places, or names, that are told of one by one
@@ -36,6 +37,8 @@ def fixed_values(root):
     def keep(message, category, filename, line, *_):
         text = one_line(message)
         what = next((what for words, what in FIXED.items() if words in text), text)
+        if filename == gradients.__file__:
+            filename, line = calling_line()
         if what:
             places.setdefault((filename, line, what), calling_module(paths))
 
@@ -57,6 +60,17 @@ def calling_module(paths):
             return path
         frame = frame.f_back
     return ""
+
+
+def calling_line():
+    """File and line where the module called the function that gradients.GradientCut is calling."""
+    between = (gradients.__file__, torch.overrides.__file__, torch._tensor.__file__)
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename != gradients.__file__:
+        frame = frame.f_back
+    while frame.f_code.co_filename in between:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def short(filename):

@@ -18,6 +18,7 @@ class Options:
     batch: int
     seq: int
     seed: int
+    train: bool = False  # example inputs include labels
 
 
 def load(source, options):

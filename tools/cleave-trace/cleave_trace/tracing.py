@@ -7,7 +7,7 @@ import inspect
 
 import torch
 
-from cleave_trace import marking, notes, trees
+from cleave_trace import gradients, marking, notes, trees
 from cleave_trace.errors import TraceError, one_line
 
 # Of an output's largest value. A trace may take another kernel than the module (attention with a mask of ones, say), so
@@ -39,29 +39,39 @@ def no_fused_layers():
 
 
 @torch.no_grad()
-def trace(module, example, seed=0):
+def trace(module, example, seed=0, train=False):
     """Traces `module` on `example`: a tensor, a tuple of positional arguments or a dictionary of keyword arguments.
 
-    `module` is in evaluation mode and is used up: it keeps the classes that marking gives it.
+    `module` is in the mode to trace and is used up: it keeps the classes that marking gives it. With `train`, the trace
+    also says where gradients are off, and buffers are left as they were.
     """
     bound = bind(module, example)
     if not trees.leaves(marking.named_arguments(bound)):
         raise TraceError("example inputs: no tensor among them, expected at least one; give the arguments of forward")
     if isinstance(module, torch.jit.ScriptModule):
-        return pass_on(module, bound, seed)
+        return pass_on(module, bound, seed, train)
     before = Snapshot(module, bound)
-    expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
+    restore_buffers = before.restore_buffers if train else lambda: None
+    with torch.set_grad_enabled(train):
+        expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
     answered = trees.plain(expected)
-    expected = some_leaves(answered)
+    expected = copies(some_leaves(answered))
+    restore_buffers()
 
     inputs = marking.take_tensors_only(module, bound)
     marking.mark_outputs(module)
     values = tuple(inputs.values())
-    with marking.functions_inlined(), no_fused_layers(), notes.fixed_values(module) as fixed:
+    functions = marking.functions_inlined(gradients.check_function if train else None)
+    recorded = gradients.recorded() if train else contextlib.nullcontext()
+    with functions, no_fused_layers(), notes.fixed_values(module) as fixed, recorded:
         script = answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
                         "TorchScript cannot trace the module", seed)
+    if train:
+        gradients.check_script(script)
+    restore_buffers()
     found = answer(lambda: script(*values), "the trace fails on its example inputs", seed)
-    outputs = trees.leaves(found, "output")
+    outputs = copies(trees.leaves(found, "output"))
+    restore_buffers()
     try:
         check_same(expected, outputs)
     except TraceError:
@@ -74,8 +84,10 @@ def trace(module, example, seed=0):
     return Trace(script, trees.leaves(inputs), outputs, {}, fixed, [*notes.constants(scalars), *left_out])
 
 
-def pass_on(module, bound, seed):
+def pass_on(module, bound, seed, train):
     """A scripted module stays as it is, with all its arguments; what it keeps from call to call, too: a copy is called."""
+    if train:
+        gradients.check_script(module)
     inputs = trees.leaves(marking.named_arguments(bound))
     tensors = iter([tensor.clone() for tensor in trees.leaves((bound.args, bound.kwargs)).values()])
     args, kwargs = trees.fill((bound.args, bound.kwargs), tensors)
@@ -94,14 +106,28 @@ def some_leaves(answered):
     return found
 
 
+def copies(tensors):
+    """Tensors by path that no longer change when a buffer does."""
+    return {path: value.clone() for path, value in tensors.items()}
+
+
 class Snapshot:
     """What a call of a module must leave alone: its inputs and its buffers."""
 
     def __init__(self, module, bound):
         self.inputs = trees.leaves(marking.named_arguments(bound))
         self.module = module
-        self.before = {path: value.clone() for path, value in self.inputs.items()}
-        self.buffers = {path: value.clone() for path, value in module.named_buffers()}
+        self.before = copies(self.inputs)
+        self.places = dict(module.named_buffers())
+        self.buffers = copies(self.places)
+
+    def restore_buffers(self):
+        """Undoes what a call wrote to buffers, as normalization does in training mode."""
+        for path, value in self.module.named_buffers():
+            if value is not self.places.get(path):
+                raise TraceError(f"{path}: forward sets this buffer, which a trace does not record, expected one that is "
+                                 "written in place; use copy_")
+            value.copy_(self.buffers[path])
 
     def check_unchanged(self):
         for path, value in self.inputs.items():

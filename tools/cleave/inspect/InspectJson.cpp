@@ -165,17 +165,19 @@ static json::Array describeStates(const Plan &plan) {
   });
 }
 
-static std::string lowerName(Axis axis) { return llvm::StringRef(wire::EnumNameAxis(axis)).lower(); }
+static std::string lowerName(GroupKind kind) {
+  return llvm::StringRef(wire::EnumNameGroupKind(kind)).lower();
+}
 
 static json::Array describeGroups(const Plan &plan) {
   return toArray(plan.groups, [](const auto &group) {
-    return json::Object{{"axis", lowerName(group->axis)}, {"ranks", json::Array(group->ranks)}};
+    return json::Object{{"kind", lowerName(group->kind)}, {"ranks", json::Array(group->ranks)}};
   });
 }
 
 static json::Array describeBuckets(const Plan &plan) {
   return toArray(plan.buckets, [&](const auto &bucket) {
-    return json::Object{{"axis", lowerName(bucket->axis)},
+    return json::Object{{"kind", lowerName(bucket->kind)},
                         {"groups", json::Array(bucket->groups)},
                         {"parts", toArray(bucket->parts, [&](const auto &part) {
                            return json::Object{{"stage", part->stage},

@@ -25,6 +25,14 @@ struct TrainingChoice {
   std::optional<uint32_t> zero = std::nullopt;
 };
 
+/// A plan whose outputs are a loss and its gradients, too.
+struct GradientOptions {
+  /// The loss, `cross_entropy(logits, labels)` (see attachLoss); empty: an output of the model.
+  std::string loss;
+  /// Globs of names of parameters that are trained; empty: all.
+  std::vector<std::string> trainable;
+};
+
 struct CompileOptions {
   /// A TorchScript file, and the output directory.
   std::string model, output;
@@ -82,6 +90,8 @@ struct CompileOptions {
   std::string emitIr;
   /// Libraries of operators.
   std::vector<std::string> libraries;
+  /// For one device, whole batches, and without `verify` and `dtype`.
+  std::optional<GradientOptions> gradients = std::nullopt;
   /// compile does not take this, since plans of this version have no backward passes; forecastTraining does.
   std::optional<TrainingChoice> training;
   /// Reports progress; may be empty.

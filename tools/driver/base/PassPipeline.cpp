@@ -59,10 +59,23 @@ std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
   return std::min<uint64_t>(all, INT64_MAX);
 }
 
+static std::string gradientPasses(const GradientOptions &options) {
+  std::string passes;
+  if (!options.loss.empty())
+    passes += "attach-loss{loss='" + options.loss + "'},";
+  passes += "differentiate";
+  if (!options.trainable.empty())
+    passes += "{weights=" + llvm::join(options.trainable, ",") + "}";
+  return passes + ",fold-sizes,canonicalize,cse,infer-types";
+}
+
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape) {
-  std::string types = "strip-boundaries";
+  std::vector<std::string> kept;
   if (!options.capturePoints.empty())
-    types += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
+    kept.push_back("keep=" + llvm::join(options.capturePoints, ","));
+  if (options.gradients)
+    kept.push_back("keep-gradient-stops=true");
+  std::string types = "strip-boundaries" + (kept.empty() ? "" : "{" + llvm::join(kept, " ") + "}");
   types += ",canonicalize";
   if (shape.hasStates && !shape.batch.empty() && (shape.microbatches != 1 || shape.dataParallelSize > 1))
     types += ",infer-state-rows{batch=" + shape.batch + "}";
@@ -76,6 +89,8 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
                       ",cse,infer-types");
   if (options.dtype != "traced")
     changes.push_back("lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types");
+  if (options.gradients)
+    changes.push_back(gradientPasses(*options.gradients));
   if (!changes.empty())
     steps.push_back(llvm::join(changes, ","));
   if (isSplit)

@@ -29,7 +29,7 @@ protected:
     return state;
   }
   static constexpr uint32_t rows = 0, whole = 1, sum = 2;
-  static constexpr RequestPart first{0, 0, 0, 3}, second{0, 1, 3, 2};
+  static constexpr MicrobatchSlice first{0, 0, 0, 3}, second{0, 1, 3, 2};
 
   PlanWriter writer{{0}};
   StateStore store{withStates()};

@@ -1,0 +1,457 @@
+//===- BackwardRules.cpp - The backward pass of one operation -------------===//
+#include "ir/autograd/BackwardRules.h"
+#include "ir/semantics/OpSemantics.h"
+#include "llvm/Support/raw_ostream.h"
+#include <set>
+
+using namespace mlir;
+
+namespace cleave {
+
+using Source = RuleTensor::Source;
+
+//===- One recording in place of all samples ------------------------------===//
+
+static bool isInteger(const c10::IValue &value) {
+  return value.isInt() || (value.isTensor() && c10::isIntegralType(value.toTensor().scalar_type(), false));
+}
+static bool isFloat(const c10::IValue &value) {
+  return value.isDouble() || (value.isTensor() && c10::isFloatingType(value.toTensor().scalar_type()));
+}
+static int64_t integerOf(const c10::IValue &value) {
+  return value.isInt() ? value.toInt() : value.toTensor().item<int64_t>();
+}
+static double floatOf(const c10::IValue &value) {
+  return value.isDouble() ? value.toDouble() : value.toTensor().item<double>();
+}
+
+/// True if two operands differ at most in their numbers.
+static bool isAlike(const RecordedValue &a, const RecordedValue &b) {
+  if (a.kind != b.kind || a.tensors != b.tensors)
+    return false;
+  if (a.kind != RecordedValue::Kind::Constant)
+    return true;
+  const c10::IValue &left = a.constant, &right = b.constant;
+  if (isInteger(left) || isFloat(left))
+    return left.isTensor() == right.isTensor() && isInteger(left) == isInteger(right) &&
+           isFloat(left) == isFloat(right);
+  if (left.isIntList())
+    return right.isIntList() && left.toIntList().size() == right.toIntList().size();
+  if (left.isTensor() || right.isTensor())
+    return false;
+  return left == right;
+}
+
+static bool isAlike(const Recording &a, const Recording &b) {
+  if (a.calls.size() != b.calls.size() || a.forward != b.forward || a.operands != b.operands ||
+      a.results != b.results || a.resultGradients != b.resultGradients ||
+      a.operandGradients != b.operandGradients)
+    return false;
+  for (auto [left, right] : llvm::zip(a.calls, b.calls)) {
+    if (left.irName != right.irName || left.operands.size() != right.operands.size())
+      return false;
+    for (auto [x, y] : llvm::zip(left.operands, right.operands))
+      if (!isAlike(x, y))
+        return false;
+    for (auto [x, y] : llvm::zip(left.results, right.results))
+      if (!isAlike(x, y))
+        return false;
+  }
+  return true;
+}
+
+/// By sample, the sizes of a tensor; empty where it is not known.
+using Shapes = std::vector<std::vector<int64_t>>;
+
+namespace {
+/// Makes a rule of the recordings at all samples, which differ in numbers alone.
+class RuleMaker {
+public:
+  /// \param recordings  by sample; null where nothing was observed.
+  /// \param shapes  of the operands' tensors.
+  /// \param floats  among the operands, which formulas may divide by sizes.
+  RuleMaker(std::vector<const Recording *> recordings, const Recording &reference, DimFitter &fitter,
+            std::vector<Shapes> shapes, std::vector<double> floats)
+      : recordings(std::move(recordings)), reference(reference), fitter(fitter), shapes(std::move(shapes)),
+        floats(std::move(floats)) {}
+
+  llvm::Expected<BackwardRule> make();
+
+private:
+  using Get = llvm::function_ref<int64_t(const Recording &)>;
+  /// The size that is `get` of the recording at each sample; nothing if none is.
+  std::optional<RuleSize> fit(Get get);
+  /// The number that all recordings have but those at edges.
+  std::optional<RuleSize> constantBesidesEdges(Get get);
+  std::optional<RuleOperand> makeInteger(const RecordedValue &recorded, Get get);
+  std::optional<RuleOperand> makeFloat(llvm::function_ref<double(const Recording &)> get);
+  std::optional<RuleOperand> makeOperand(size_t call, size_t operand);
+  llvm::Expected<RuleStep> makeStep(size_t call);
+  /// Numbers the tensors that the call gives.
+  void define(size_t call, unsigned step);
+  /// True if the backward pass needs only operands, results and views of these; `views` are the calls that
+  /// make the views.
+  bool staysWithViews(std::vector<size_t> &views) const;
+  std::vector<RecordedTensor> usedByBackward() const;
+  RuleTensor tensorOf(RecordedTensor number) const { return number < 0 ? RuleTensor{} : tensors.at(number); }
+
+  std::vector<const Recording *> recordings;
+  const Recording &reference;
+  DimFitter &fitter;
+  const std::vector<Shapes> shapes;
+  const std::vector<double> floats;
+  std::map<RecordedTensor, RuleTensor> tensors;
+};
+} // namespace
+
+std::optional<RuleSize> RuleMaker::fit(Get get) {
+  std::vector<int64_t> observed;
+  for (const Recording *recording : recordings)
+    observed.push_back(recording ? get(*recording) : DimFitter::kNotObserved);
+  if (const SymbolicDim &dim = fitter.fit(observed); !dim.isUnknown())
+    return RuleSize{dim, {}, 0};
+  for (auto [index, shape] : llvm::enumerate(shapes))
+    for (size_t dim = 0; dim < shape[0].size(); ++dim)
+      if (llvm::all_of(llvm::zip(observed, shape), [&](auto pair) {
+            auto &[size, sizes] = pair;
+            return size == DimFitter::kNotObserved || (dim < sizes.size() && sizes[dim] == size);
+          }))
+        return RuleSize{{}, {Source::Operand, unsigned(index)}, unsigned(dim)};
+  return std::nullopt;
+}
+
+std::optional<RuleSize> RuleMaker::constantBesidesEdges(Get get) {
+  for (auto [i, recording] : llvm::enumerate(recordings))
+    if (recording && !fitter.isEdge(i) && get(*recording) != get(reference))
+      return std::nullopt;
+  return RuleSize{SymbolicDim::constant(get(reference)), {}, 0};
+}
+
+std::optional<RuleOperand> RuleMaker::makeInteger(const RecordedValue &recorded, Get get) {
+  // Dimensions may differ where sizes of 1 allow a shorter way to the same values.
+  const bool isNumber = recorded.constant.isTensor();
+  auto size = recorded.isSize || isNumber ? fit(get) : constantBesidesEdges(get);
+  if (!size)
+    size = fit(get);
+  if (!size)
+    return std::nullopt;
+  RuleOperand made;
+  made.kind = RuleOperand::Kind::Size;
+  made.sizes = {*size};
+  return made;
+}
+
+/// A number that is the same at all samples, or is divided by a size, as in means.
+std::optional<RuleOperand> RuleMaker::makeFloat(llvm::function_ref<double(const Recording &)> get) {
+  const double first = get(reference);
+  RuleOperand made;
+  made.constant = first;
+  if (llvm::all_of(recordings, [&](const Recording *recording) {
+        return !recording || get(*recording) == first || (std::isnan(first) && std::isnan(get(*recording)));
+      }))
+    return made;
+  std::vector<double> numerators{1, 2, 3, 4};
+  llvm::append_range(numerators, floats);
+  for (double numerator : numerators) {
+    auto denominatorAt = [&](const Recording &recording) { return std::round(numerator / get(recording)); };
+    const bool isExact = llvm::all_of(recordings, [&](const Recording *recording) {
+      return !recording || (std::abs(denominatorAt(*recording)) < 1e15 &&
+                            numerator / denominatorAt(*recording) == get(*recording));
+    });
+    auto size = isExact ? fit([&](const Recording &recording) { return int64_t(denominatorAt(recording)); })
+                        : std::nullopt;
+    if (!size)
+      continue;
+    made.kind = RuleOperand::Kind::Ratio;
+    made.constant = numerator;
+    made.sizes = {*size};
+    return made;
+  }
+  return std::nullopt;
+}
+
+std::optional<RuleOperand> RuleMaker::makeOperand(size_t call, size_t operand) {
+  const RecordedValue &recorded = reference.calls[call].operands[operand];
+  auto constantIn = [&](const Recording &recording) -> const c10::IValue & {
+    return recording.calls[call].operands[operand].constant;
+  };
+  RuleOperand made;
+  if (recorded.kind != RecordedValue::Kind::Constant) {
+    made.kind =
+        recorded.kind == RecordedValue::Kind::Tensor ? RuleOperand::Kind::Tensor : RuleOperand::Kind::Tensors;
+    for (RecordedTensor number : recorded.tensors)
+      made.tensors.push_back(tensorOf(number));
+    return made;
+  }
+  if (isInteger(recorded.constant) || isFloat(recorded.constant)) {
+    auto number =
+        isInteger(recorded.constant)
+            ? makeInteger(recorded,
+                          [&](const Recording &recording) { return integerOf(constantIn(recording)); })
+            : makeFloat([&](const Recording &recording) { return floatOf(constantIn(recording)); });
+    if (number && recorded.constant.isTensor())
+      number->asTensor = recorded.constant.toTensor().scalar_type();
+    return number;
+  }
+  made.constant = recorded.constant;
+  if (!recorded.constant.isIntList())
+    return made;
+  made.kind = RuleOperand::Kind::Sizes;
+  for (size_t i = 0; i < recorded.constant.toIntList().size(); ++i) {
+    auto item = makeInteger(
+        recorded, [&](const Recording &recording) { return constantIn(recording).toIntList().get(i); });
+    if (!item)
+      return std::nullopt;
+    made.sizes.push_back(item->sizes[0]);
+  }
+  return made;
+}
+
+llvm::Expected<RuleStep> RuleMaker::makeStep(size_t call) {
+  const RecordedCall &recorded = reference.calls[call];
+  RuleStep step;
+  step.irName = recorded.irName;
+  for (size_t i = 0; i < recorded.operands.size(); ++i) {
+    auto operand = makeOperand(call, i);
+    if (!operand)
+      return llvm::createStringError("in its backward pass an argument of " + recorded.irName +
+                                     " depends on sizes in a way that has no expression");
+    step.operands.push_back(std::move(*operand));
+  }
+  for (const RecordedValue &result : recorded.results)
+    step.listLengths.push_back(result.kind == RecordedValue::Kind::Tensors
+                                   ? std::optional<unsigned>(result.tensors.size())
+                                   : std::nullopt);
+  return step;
+}
+
+void RuleMaker::define(size_t call, unsigned step) {
+  unsigned index = 0;
+  for (const RecordedValue &result : reference.calls[call].results)
+    for (RecordedTensor number : result.tensors) {
+      if (number >= 0)
+        tensors.try_emplace(number, RuleTensor{Source::Step, index, step});
+      ++index;
+    }
+}
+
+std::vector<RecordedTensor> RuleMaker::usedByBackward() const {
+  std::vector<RecordedTensor> used(reference.operandGradients);
+  for (const RecordedCall &call : llvm::drop_begin(reference.calls, reference.forward))
+    for (const RecordedValue &operand : call.operands)
+      llvm::append_range(used, operand.tensors);
+  return used;
+}
+
+bool RuleMaker::staysWithViews(std::vector<size_t> &views) const {
+  std::map<RecordedTensor, size_t> madeBy;
+  for (size_t i = 0; i < reference.forward; ++i)
+    for (const RecordedValue &result : reference.calls[i].results)
+      for (RecordedTensor number : result.tensors)
+        madeBy.try_emplace(number, i);
+  std::set<size_t> needed;
+  std::vector<RecordedTensor> left = usedByBackward();
+  while (!left.empty()) {
+    const RecordedTensor number = left.back();
+    left.pop_back();
+    auto made = madeBy.find(number);
+    if (number < 0 || tensors.count(number) || made == madeBy.end() || needed.count(made->second))
+      continue;
+    const RecordedCall &call = reference.calls[made->second];
+    if (!semanticsOf(call.irName).isView)
+      return false;
+    needed.insert(made->second);
+    for (const RecordedValue &operand : call.operands)
+      llvm::append_range(left, operand.tensors);
+  }
+  views.assign(needed.begin(), needed.end());
+  return true;
+}
+
+llvm::Expected<BackwardRule> RuleMaker::make() {
+  for (auto [i, number] : llvm::enumerate(reference.operands))
+    tensors.try_emplace(number, RuleTensor{Source::Operand, unsigned(i)});
+  for (auto [i, number] : llvm::enumerate(reference.resultGradients))
+    if (number >= 0)
+      tensors.try_emplace(number, RuleTensor{Source::Gradient, unsigned(i)});
+  const auto withoutResults = tensors;
+  for (auto [i, number] : llvm::enumerate(reference.results))
+    if (number >= 0)
+      tensors.try_emplace(number, RuleTensor{Source::Result, unsigned(i)});
+  std::vector<size_t> calls;
+  const bool stays = staysWithViews(calls);
+  BackwardRule rule;
+  if (!stays) {
+    tensors = withoutResults;
+    calls.clear();
+    llvm::append_range(calls, llvm::seq<size_t>(0, reference.forward));
+    rule.forward = reference.forward;
+  }
+  llvm::append_range(calls, llvm::seq(reference.forward, reference.calls.size()));
+  for (size_t call : calls) {
+    auto step = makeStep(call);
+    if (!step)
+      return step.takeError();
+    define(call, rule.steps.size());
+    rule.steps.push_back(std::move(*step));
+  }
+  if (!stays)
+    for (RecordedTensor number : reference.results)
+      rule.results.push_back(tensorOf(number));
+  for (RecordedTensor number : reference.operandGradients)
+    rule.operandGradients.push_back(tensorOf(number));
+  return rule;
+}
+
+//===- Recording at all samples -------------------------------------------===//
+
+/// Operands of the operation in one run; nothing if one is unknown.
+static std::optional<torch::jit::Stack> stackOf(Operation *op, const MetaInterpreter &run) {
+  torch::jit::Stack stack;
+  for (Value operand : op->getOperands()) {
+    auto known = run.values.find(operand);
+    if (known == run.values.end())
+      return std::nullopt;
+    stack.push_back(known->second);
+  }
+  return stack;
+}
+
+/// The tensors among the values, those of lists included.
+static std::vector<at::Tensor> tensorsIn(const torch::jit::Stack &stack) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue &value : stack) {
+    if (value.isTensor() && value.toTensor().defined())
+      tensors.push_back(value.toTensor());
+    else if (value.isTensorList() || value.isOptionalTensorList())
+      for (const c10::IValue &item : value.toListRef())
+        if (item.isTensor() && item.toTensor().defined())
+          tensors.push_back(item.toTensor());
+  }
+  return tensors;
+}
+
+static void describe(const at::Tensor &tensor, llvm::raw_ostream &out) {
+  if (!tensor.defined()) {
+    out << "u;";
+    return;
+  }
+  out << int(tensor.scalar_type()) << (tensor.unsafeGetTensorImpl()->is_wrapped_number() ? "w" : "t");
+  for (int64_t size : tensor.sizes())
+    out << size << ',';
+  out << '/';
+  for (int64_t stride : tensor.strides())
+    out << stride << ',';
+  out << ';';
+}
+
+/// Everything that a recording depends on; false for a value that has no text.
+static bool describe(const c10::IValue &value, llvm::raw_ostream &out) {
+  if (value.isTensor()) {
+    describe(value.toTensor(), out);
+  } else if (value.isList() || value.isTuple()) {
+    out << '[';
+    for (const c10::IValue &item : value.isList() ? value.toListRef() : value.toTupleRef().elements())
+      if (!describe(item, out))
+        return false;
+    out << ']';
+  } else if (value.isDouble()) {
+    out << llvm::bit_cast<int64_t>(value.toDouble()) << 'd';
+  } else if (value.isInt()) {
+    out << value.toInt() << 'i';
+  } else if (value.isBool()) {
+    out << value.toBool() << 'b';
+  } else if (value.isString()) {
+    out << value.toStringRef().size() << 's' << value.toStringRef();
+  } else if (value.isNone()) {
+    out << 'n';
+  } else if (value.isDevice()) {
+    out << value.toDevice().str() << ';';
+  } else {
+    return false;
+  }
+  return true;
+}
+
+llvm::Expected<const BackwardRule &> BackwardRules::find(OperatorOp op, ArrayRef<Value> gradients,
+                                                         const std::vector<bool> &isWanted) {
+  std::string text;
+  llvm::raw_string_ostream key(text);
+  key << op.getName() << ' ';
+  for (bool wanted : isWanted)
+    key << wanted;
+  bool hasKey = true;
+  for (const MetaInterpreter &run : samples.runs) {
+    auto stack = stackOf(op, run);
+    for (const c10::IValue &operand : stack ? *stack : torch::jit::Stack())
+      hasKey = hasKey && describe(operand, key);
+    for (Value gradient : gradients) {
+      auto value = gradient ? run.values.find(gradient) : run.values.end();
+      if (value != run.values.end())
+        hasKey = hasKey && describe(value->second, key);
+      else
+        key << (gradient ? 'x' : '-');
+    }
+    key << '\n';
+  }
+  auto rule = hasKey ? known.find(text) : known.end();
+  if (rule != known.end())
+    return rule->second;
+  auto made = make(op, gradients, isWanted);
+  if (!made)
+    return made.takeError();
+  if (!hasKey)
+    text += " " + std::to_string(known.size());
+  return known.insert_or_assign(text, std::move(*made)).first->second;
+}
+
+llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> gradients,
+                                                 const std::vector<bool> &isWanted) {
+  auto callee = findOperator(op.getName());
+  if (!callee)
+    return llvm::createStringError("libtorch does not know the operator");
+  std::vector<std::optional<Recording>> recordings(samples.runs.size());
+  std::vector<Shapes> shapes(isWanted.size(), Shapes(samples.runs.size()));
+  std::vector<double> floats;
+  for (auto [i, run] : llvm::enumerate(samples.runs)) {
+    const bool mayFail = samples.fitter.isEdge(i);
+    auto stack = stackOf(op, run);
+    std::vector<at::Tensor> given;
+    for (Value gradient : gradients) {
+      auto value = gradient ? run.values.find(gradient) : run.values.end();
+      if (gradient && value == run.values.end())
+        stack.reset();
+      given.push_back(value != run.values.end() ? value->second.toTensor() : at::Tensor());
+    }
+    if (!stack) {
+      if (!mayFail)
+        return llvm::createStringError("its operands depend on data");
+      continue;
+    }
+    for (auto [index, tensor] : llvm::enumerate(tensorsIn(*stack)))
+      shapes[index][i] = tensor.sizes().vec();
+    if (i == 0)
+      for (const c10::IValue &operand : *stack)
+        if (operand.isDouble())
+          floats.push_back(operand.toDouble());
+    try {
+      recordings[i] = recordBackward(*callee, *stack, given, isWanted);
+    } catch (const c10::Error &error) {
+      if (!mayFail)
+        return llvm::createStringError(llvm::StringRef(error.what_without_backtrace()).split('\n').first);
+    } catch (const std::exception &error) {
+      if (!mayFail)
+        return llvm::createStringError(llvm::StringRef(error.what()).split('\n').first);
+    }
+  }
+  std::vector<const Recording *> alike;
+  for (auto [i, recording] : llvm::enumerate(recordings)) {
+    const bool isSame = recording && isAlike(*recording, *recordings[0]);
+    if (recording && !isSame && !samples.fitter.isEdge(i))
+      return llvm::createStringError("its backward pass has other steps at other sizes");
+    alike.push_back(isSame ? &*recording : nullptr);
+  }
+  return RuleMaker(alike, *recordings[0], samples.fitter, shapes, floats).make();
+}
+
+} // namespace cleave

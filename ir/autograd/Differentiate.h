@@ -1,0 +1,42 @@
+//===- Differentiate.h - Gradients as IR ------------------------*- C++ -*-===//
+#ifndef CLEAVE_IR_AUTOGRAD_DIFFERENTIATE_H
+#define CLEAVE_IR_AUTOGRAD_DIFFERENTIATE_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <functional>
+#include <string>
+
+namespace cleave {
+
+struct DerivativeOptions {
+  /// Name of the result that is differentiated, one floating-point number. If empty, the only result, or the
+  /// one that is called `loss` or whose name ends so (`output.loss`).
+  std::string loss;
+  /// By name of a parameter: its gradient is wanted.
+  std::function<bool(llvm::StringRef)> isTrained = [](llvm::StringRef) { return true; };
+  /// By name of a floating-point argument: its gradient is wanted, too.
+  std::function<bool(llvm::StringRef)> ofArgument = [](llvm::StringRef) { return false; };
+};
+
+/// Name of a result that is the gradient of a weight or argument: `grad.fc.weight`.
+std::string gradientName(llvm::StringRef of);
+
+/// Adds the gradients of the loss to the results of the function, in the order in which parameters (and then
+/// arguments) stand in it: `%loss, %dw = …`. What does not reach the loss has none. The output tree becomes
+/// `["dict", "outputs", the former tree, "gradients", ["dict", name, gradient, …]]`.
+///
+/// Backward operations are those that PyTorch runs, for any sizes of the dynamic dimensions. The module path
+/// of each is that of its forward operation. A forward operation is replaced by several if the backward pass
+/// needs a value from within it, as a mask of dropout. Gradients of a weight that is used several times are
+/// added. Gradients stop at operators that the table says so of (`aten.detach`), which are removed, and at
+/// states.
+///
+/// Fails with a diagnostic at an operation that has no derivative, or one that depends on data.
+mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DerivativeOptions &options);
+
+/// Replaces operators at which gradients stop by their operands.
+void removeGradientStops(mlir::func::FuncOp function);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_AUTOGRAD_DIFFERENTIATE_H

@@ -1,0 +1,169 @@
+//===- StepBuilder.cpp - Steps of a backward rule as operations -----------===//
+#include "ir/autograd/StepBuilder.h"
+#include "ir/OperatorDialect.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// The IR's type of a constant, for which toAttribute gives the value.
+static Type typeOfConstant(const c10::IValue &value, MLIRContext *context) {
+  Builder b(context);
+  if (value.isNone())
+    return b.getNoneType();
+  if (value.isBool())
+    return b.getI1Type();
+  if (value.isInt())
+    return b.getI64Type();
+  if (value.isDouble())
+    return b.getF64Type();
+  if (value.isString())
+    return StringType::get(context);
+  if (value.isDevice())
+    return cleave::DeviceType::get(context);
+  if (value.isBoolList())
+    return ListType::get(context, b.getI1Type());
+  if (value.isDoubleList())
+    return ListType::get(context, b.getF64Type());
+  if (value.isIntList())
+    return ListType::get(context, b.getI64Type());
+  return cleave::AnyType::get(context);
+}
+
+Value StepBuilder::constant(Type type, Attribute value) {
+  return run(b.create<ConstantOp>(location, type, value).getOperation())->getResult(0);
+}
+
+Value StepBuilder::call(StringRef irName, ValueRange operands) {
+  return run(OperatorOp::create(b, location, irName, operands, UnknownTensorType::get(b.getContext())))
+      ->getResult(0);
+}
+
+ValueRange StepBuilder::unpack(Value aggregate, unsigned length) {
+  SmallVector<Type> types(length, UnknownTensorType::get(b.getContext()));
+  return run(b.create<UnpackOp>(location, types, aggregate).getOperation())->getResults();
+}
+
+Value StepBuilder::sum(Value left, Value right) {
+  return call("aten.add.Tensor", {left, right, constant(b.getI64Type(), b.getI64IntegerAttr(1))});
+}
+
+Value StepBuilder::size(const RuleSize &size, ValueOf valueOf) {
+  const SymbolicDim &dim = size.expression;
+  if (size.tensor.source != RuleTensor::Source::Absent)
+    return run(OperatorOp::create(
+                   b, location, "aten.size.int",
+                   {valueOf(size.tensor), constant(b.getI64Type(), b.getI64IntegerAttr(size.dim))},
+                   b.getI64Type()))
+        ->getResult(0);
+  if (auto number = dim.asConstant())
+    return constant(b.getI64Type(), b.getI64IntegerAttr(*number));
+  return run(b.create<SizeOp>(location, b.getI64Type(), dim.str()).getOperation())->getResult(0);
+}
+
+Value StepBuilder::list(Type element, ValueRange items) {
+  return run(b.create<ListOp>(location, ListType::get(b.getContext(), element), items).getOperation())
+      ->getResult(0);
+}
+
+Value StepBuilder::number(const RuleOperand &operand, ValueOf valueOf) {
+  if (operand.kind == RuleOperand::Kind::Size)
+    return size(operand.sizes[0], valueOf);
+  Value number = constant(b.getF64Type(), b.getF64FloatAttr(operand.constant.toDouble()));
+  if (operand.kind == RuleOperand::Kind::Constant)
+    return number;
+  Value denominator =
+      run(OperatorOp::create(b, location, "aten.Float.int", size(operand.sizes[0], valueOf), b.getF64Type()))
+          ->getResult(0);
+  return run(OperatorOp::create(b, location, "aten.div.float", {number, denominator}, b.getF64Type()))
+      ->getResult(0);
+}
+
+Value StepBuilder::asTensor(Value number, at::ScalarType dtype) {
+  Value none = constant(b.getNoneType(), b.getUnitAttr());
+  Value code = constant(b.getI64Type(), b.getI64IntegerAttr(int64_t(dtype)));
+  return call("aten.scalar_tensor", {number, code, none, none, none});
+}
+
+/// The overload of an operator that takes a number in the place of tensor `operand`; null if there is none.
+static const OperatorSchema *overloadWithNumber(const OperatorSchema &schema, size_t operand) {
+  const StringRef base = StringRef(schema.irName).take_until([](char c) { return c == '.'; });
+  const StringRef name = StringRef(schema.irName).drop_front(base.size() + 1).split('.').first;
+  const std::string prefix = (base + "." + name).str();
+  auto all = allSchemas();
+  auto first = llvm::lower_bound(all, prefix, [](const OperatorSchema *candidate, const std::string &text) {
+    return candidate->irName < text;
+  });
+  for (; first != all.end() && StringRef((*first)->irName).starts_with(prefix); ++first) {
+    const OperatorSchema &candidate = **first;
+    const StringRef rest = StringRef(candidate.irName).drop_front(prefix.size());
+    if ((!rest.empty() && !rest.starts_with(".")) || candidate.arguments.size() != schema.arguments.size() ||
+        candidate.results != schema.results || candidate.writesAnyArgument())
+      continue;
+    bool isIt = true;
+    for (size_t i = 0; i < schema.arguments.size(); ++i)
+      isIt &= i == operand
+                  ? candidate.arguments[i].type == "Scalar" || candidate.arguments[i].type == "number"
+                  : candidate.arguments[i].type == schema.arguments[i].type;
+    if (isIt)
+      return &candidate;
+  }
+  return nullptr;
+}
+
+void StepBuilder::build(const RuleStep &step, llvm::function_ref<Value(RuleTensor)> valueOf,
+                        SmallVector<Value> &results) {
+  const OperatorSchema *schema = findSchema(step.irName);
+  Type tensor = UnknownTensorType::get(b.getContext());
+  auto valueOrNone = [&](RuleTensor of) {
+    Value value = valueOf(of);
+    return value ? value : constant(b.getNoneType(), b.getUnitAttr());
+  };
+  SmallVector<Value> operands;
+  for (auto [i, operand] : llvm::enumerate(step.operands)) {
+    if (operand.asTensor) {
+      Value made = number(operand, valueOf);
+      const OperatorSchema *scalar = overloadWithNumber(*schema, i);
+      operands.push_back(scalar ? made : asTensor(made, *operand.asTensor));
+      schema = scalar ? scalar : schema;
+    } else if (operand.kind == RuleOperand::Kind::Tensor) {
+      operands.push_back(valueOrNone(operand.tensors[0]));
+    } else if (operand.kind == RuleOperand::Kind::Tensors) {
+      const bool isOptional = schema->arguments[i].type == "List[Optional[Tensor]]";
+      operands.push_back(list(isOptional ? OptionalType::get(b.getContext(), tensor) : tensor,
+                              llvm::map_to_vector(operand.tensors, valueOrNone)));
+    } else if (operand.kind == RuleOperand::Kind::Size || operand.kind == RuleOperand::Kind::Ratio) {
+      operands.push_back(number(operand, valueOf));
+    } else if (operand.kind == RuleOperand::Kind::Sizes) {
+      operands.push_back(list(b.getI64Type(), llvm::map_to_vector(operand.sizes, [&](const RuleSize &of) {
+                                return size(of, valueOf);
+                              })));
+    } else {
+      operands.push_back(constant(typeOfConstant(operand.constant, b.getContext()),
+                                  toAttribute(operand.constant, b.getContext())));
+    }
+  }
+  SmallVector<Type> types;
+  for (std::optional<unsigned> length : step.listLengths)
+    types.push_back(length ? ListType::get(b.getContext(), tensor) : tensor);
+  Operation *op = run(OperatorOp::create(b, location, schema->irName, operands, types));
+  for (auto [result, length] : llvm::zip(op->getResults(), step.listLengths))
+    if (length)
+      llvm::append_range(results, unpack(result, *length));
+    else
+      results.push_back(result);
+}
+
+void StepBuilder::build(const BackwardRule &rule, size_t first, size_t last,
+                        llvm::function_ref<Value(RuleTensor)> valueOf,
+                        std::vector<SmallVector<Value>> &made) {
+  for (size_t i = first; i < last; ++i)
+    build(
+        rule.steps[i],
+        [&](RuleTensor of) {
+          return of.source == RuleTensor::Source::Step ? made[of.step][of.index] : valueOf(of);
+        },
+        made.emplace_back());
+}
+
+} // namespace cleave

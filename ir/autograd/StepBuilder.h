@@ -1,0 +1,56 @@
+//===- StepBuilder.h - Steps of a backward rule as operations ---*- C++ -*-===//
+//
+// Private to ir/autograd/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IR_AUTOGRAD_STEPBUILDER_H
+#define CLEAVE_IR_AUTOGRAD_STEPBUILDER_H
+
+#include "ir/autograd/BackwardRules.h"
+#include "mlir/IR/Builders.h"
+
+namespace cleave {
+
+/// Builds operations and runs each at all samples, so that the types of what it gives are known.
+class StepBuilder {
+public:
+  explicit StepBuilder(Samples &samples, mlir::MLIRContext *context) : samples(samples), b(context) {}
+
+  mlir::OpBuilder &builder() { return b; }
+  void setLocation(mlir::Location now) { location = now; }
+
+  mlir::Value constant(mlir::Type type, mlir::Attribute value);
+  /// A call with one result, a tensor.
+  mlir::Value call(llvm::StringRef irName, mlir::ValueRange operands);
+  /// The elements of a tuple, or of a list of tensors.
+  mlir::ValueRange unpack(mlir::Value aggregate, unsigned length);
+  mlir::Value sum(mlir::Value left, mlir::Value right);
+  mlir::Value list(mlir::Type element, mlir::ValueRange items);
+
+  /// Builds steps [first, last) of the rule. `valueOf` gives what is no result of a step; `made` has the
+  /// tensors of all steps built so far.
+  void build(const BackwardRule &rule, size_t first, size_t last,
+             llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
+             std::vector<llvm::SmallVector<mlir::Value>> &made);
+
+private:
+  template <typename Op> Op run(Op op) {
+    for (MetaInterpreter &each : samples.runs)
+      each.run(op);
+    return op;
+  }
+  using ValueOf = llvm::function_ref<mlir::Value(RuleTensor)>;
+  mlir::Value number(const RuleOperand &operand, ValueOf valueOf);
+  mlir::Value size(const RuleSize &size, ValueOf valueOf);
+  mlir::Value asTensor(mlir::Value number, at::ScalarType dtype);
+  void build(const RuleStep &step, llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
+             llvm::SmallVector<mlir::Value> &results);
+
+  Samples &samples;
+  mlir::OpBuilder b;
+  mlir::Location location = b.getUnknownLoc();
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_AUTOGRAD_STEPBUILDER_H

@@ -1,0 +1,160 @@
+//===- Samples.cpp - Runs of a function at several sizes ------------------===//
+#include "ir/inference/Samples.h"
+#include "mlir/IR/Builders.h"
+#include <ATen/Parallel.h>
+
+using namespace mlir;
+
+namespace cleave {
+
+WithoutData::WithoutData() : threads(at::get_num_threads()) { at::set_num_threads(1); }
+WithoutData::~WithoutData() { at::set_num_threads(threads); }
+
+Samples::Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
+                 bool onlyTraced)
+    : fitter(sizes, limits) {
+  runs.reserve(fitter.samples().size());
+  for (auto &sample : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
+    runs.emplace_back(sample, /*tracksStorages=*/runs.empty()).run(function);
+}
+
+bool Samples::refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
+  size_t before = fitter.samples().size();
+  for (const std::vector<int64_t> &observed : unresolved)
+    fitter.addSamples(fitter.distinguishingSamples(observed));
+  for (auto &sample : ArrayRef(fitter.samples()).drop_front(before))
+    runs.emplace_back(sample).run(function);
+  return fitter.samples().size() > before;
+}
+
+namespace {
+/// Fits expressions to the values observed at all samples.
+class Generalizer {
+public:
+  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<MetaInterpreter> &samples,
+              InferredValues &result)
+      : context(context), fitter(fitter), samples(samples), result(result) {}
+
+  void visit(Value value);
+
+  /// Observed sizes without an expression.
+  std::set<std::vector<int64_t>> unresolved;
+
+private:
+  /// The value at sample `i`; null if an edge did not get there.
+  const c10::IValue *valueAt(size_t i) const {
+    auto found = samples[i].values.find(current);
+    return found == samples[i].values.end() ? nullptr : &found->second;
+  }
+  bool isEdge(size_t i) const { return fitter.isEdge(i); }
+
+  /// Fits `get(value)` over all samples. Strides of dimensions of size 1 have no meaning, so edges are left
+  /// out for strides.
+  template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
+    std::vector<int64_t> observed;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const c10::IValue *value = isEdge(i) && !withEdges ? nullptr : valueAt(i);
+      observed.push_back(value ? get(*value) : DimFitter::kNotObserved);
+    }
+    const SymbolicDim &dim = fitter.fit(observed);
+    if (dim.isUnknown() && withEdges)
+      unresolved.insert(std::move(observed));
+    return dim;
+  }
+  /// True if it holds at every sample that has a value.
+  bool all(llvm::function_ref<bool(const c10::IValue &)> holds) {
+    for (size_t i = 0; i < samples.size(); ++i)
+      if (const c10::IValue *value = valueAt(i); value && !holds(*value))
+        return false;
+    return true;
+  }
+  void visitTensor(const at::Tensor &first);
+  void visitList(size_t length);
+
+  MLIRContext *context;
+  DimFitter &fitter;
+  std::vector<MetaInterpreter> &samples;
+  InferredValues &result;
+  Value current;
+};
+} // namespace
+
+void Generalizer::visitTensor(const at::Tensor &first) {
+  bool isSame = all([&](const c10::IValue &value) {
+    return value.isTensor() && value.toTensor().defined() && value.toTensor().dim() == first.dim() &&
+           value.toTensor().scalar_type() == first.scalar_type();
+  });
+  Type element = elementTypeOf(first.scalar_type(), context);
+  if (!isSame || !element)
+    return;
+  bool isContiguous = all([](const c10::IValue &value) { return value.toTensor().is_contiguous(); });
+  SmallVector<int64_t> shape;
+  SmallVector<std::string> dims, strides;
+  for (int64_t i = 0; i < first.dim(); ++i) {
+    SymbolicDim size = fit([&](const c10::IValue &value) { return value.toTensor().size(i); });
+    shape.push_back(size.asConstant().value_or(ShapedType::kDynamic));
+    dims.push_back(size.str());
+    if (!isContiguous)
+      strides.push_back(
+          fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }, /*withEdges=*/false)
+              .str());
+  }
+  if (!ShapedType::isDynamicShape(shape))
+    dims.clear();
+  Attribute layout;
+  if (!dims.empty() || !strides.empty())
+    layout = LayoutAttr::get(context, dims, strides);
+  result.tensors[current] = RankedTensorType::get(shape, element, layout);
+}
+
+void Generalizer::visitList(size_t length) {
+  if (!all([&](const c10::IValue &value) { return value.isIntList() && value.toIntList().size() == length; }))
+    return;
+  std::vector<SymbolicDim> items;
+  for (size_t i = 0; i < length; ++i)
+    items.push_back(fit([&](const c10::IValue &value) { return value.toIntList().get(i); }));
+  if (llvm::none_of(items, [](const SymbolicDim &item) { return item.isUnknown(); }))
+    result.sizeLists[current] = std::move(items);
+}
+
+void Generalizer::visit(Value value) {
+  current = value;
+  for (size_t i = 0; i < samples.size(); ++i)
+    if (!isEdge(i) && !valueAt(i))
+      return;
+  const c10::IValue &first = samples.front().values.find(value)->second;
+  if (first.isTensor() && first.toTensor().defined())
+    return visitTensor(first.toTensor());
+  if (first.isInt() && all([](const c10::IValue &other) { return other.isInt(); })) {
+    SymbolicDim size = fit([](const c10::IValue &other) { return other.toInt(); });
+    if (!size.isUnknown())
+      result.sizes[value] = size;
+  } else if (first.isIntList()) {
+    visitList(first.toIntList().size());
+  } else if ((first.isBool() || first.isDouble() || first.isString()) && all([&](const c10::IValue &other) {
+               return other.tagKind() == first.tagKind() && other == first;
+             })) {
+    result.constants[value] = toAttribute(first, context);
+  }
+}
+
+void generalize(func::FuncOp function, Samples &samples, InferredValues &result) {
+  // Each sample halves the candidates: 64 divisors take six rounds, and a row confirms the last one.
+  constexpr int kMaxRounds = 8;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    result.tensors.clear();
+    result.sizes.clear();
+    result.sizeLists.clear();
+    result.constants.clear();
+    Generalizer generalizer(function.getContext(), samples.fitter, samples.runs, result);
+    function.walk([&](Operation *op) {
+      for (Region &region : op->getRegions())
+        llvm::for_each(region.getArguments(), [&](Value value) { generalizer.visit(value); });
+      llvm::for_each(op->getResults(), [&](Value value) { generalizer.visit(value); });
+    });
+    if (!samples.refine(function, generalizer.unresolved))
+      return;
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,54 @@
+//===- Samples.h - Runs of a function at several sizes ----------*- C++ -*-===//
+//
+// For ir/: passes call inferShapes.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IR_INFERENCE_SAMPLES_H
+#define CLEAVE_IR_INFERENCE_SAMPLES_H
+
+#include "ir/inference/DimFitter.h"
+#include "ir/inference/MetaInterpreter.h"
+#include "ir/inference/ShapeInference.h"
+#include "ir/inference/SizeSearch.h"
+#include <c10/core/InferenceMode.h>
+#include <memory>
+#include <set>
+
+namespace cleave {
+
+/// While it lives, operators record nothing for autograd and run on one thread, since they are small here.
+class WithoutData {
+public:
+  WithoutData();
+  ~WithoutData();
+
+private:
+  c10::InferenceMode inference;
+  int threads;
+};
+
+/// Runs of a function at the sizes that a DimFitter chose.
+struct Samples {
+  Samples(mlir::func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
+          bool onlyTraced);
+
+  /// Runs the function at further samples, which distinguish the candidate expressions of `unresolved`
+  /// observations; false if there are none.
+  bool refine(mlir::func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved);
+
+  DimFitter fitter;
+  /// By sample of the fitter.
+  std::vector<MetaInterpreter> runs;
+};
+
+/// Runs the function at the example sizes and, unless `onlyTraced`, at others at which it must run; see
+/// inferShapes for how these are found, and for its diagnostics. Sets `limits`.
+mlir::FailureOr<std::unique_ptr<Samples>> sample(mlir::func::FuncOp function,
+                                                 llvm::StringMap<SizeLimits> &limits, bool onlyTraced);
+
+/// Fits types and sizes to the values of all operations, with as many further samples as needed.
+void generalize(mlir::func::FuncOp function, Samples &samples, InferredValues &result);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_INFERENCE_SAMPLES_H

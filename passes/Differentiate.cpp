@@ -1,0 +1,56 @@
+//===- Differentiate.cpp - Adds gradients to the results ------------------===//
+#include "ir/autograd/Differentiate.h"
+#include "ir/OperatorDialect.h"
+#include "passes/Passes.h"
+#include "llvm/Support/GlobPattern.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "passes/Passes.h.inc"
+
+namespace {
+struct Differentiate : impl::DifferentiateBase<Differentiate> {
+  using DifferentiateBase::DifferentiateBase;
+
+  // A function may call no operator yet.
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registerOperatorDialects(registry);
+    DifferentiateBase::getDependentDialects(registry);
+  }
+
+  using Patterns = SmallVector<llvm::GlobPattern>;
+
+  LogicalResult parse(ArrayRef<std::string> texts, Patterns &patterns) {
+    for (const std::string &text : texts) {
+      auto pattern = llvm::GlobPattern::create(text);
+      if (!pattern)
+        return getOperation().emitError()
+               << "pattern \"" << text << "\": " << llvm::toString(pattern.takeError());
+      patterns.push_back(std::move(*pattern));
+    }
+    return success();
+  }
+
+  static bool matches(const Patterns &patterns, StringRef name) {
+    return llvm::any_of(patterns, [&](auto &pattern) { return pattern.match(name); });
+  }
+
+  void runOnOperation() override {
+    Patterns trained, wanted;
+    if (failed(parse(weights, trained)) || failed(parse(arguments, wanted)))
+      return signalPassFailure();
+    DerivativeOptions options;
+    options.loss = loss;
+    if (!trained.empty())
+      options.isTrained = [&](StringRef name) { return matches(trained, name); };
+    options.ofArgument = [&](StringRef name) { return matches(wanted, name); };
+    if (failed(differentiate(getOperation(), options)))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace cleave
