@@ -69,8 +69,7 @@ static ThreeTensors batchNormBackward(const Tensor &, const Tensor &input, const
           mask[1] ? ofChannels() : Tensor(), mask[2] ? ofChannels() : Tensor()};
 }
 
-static Tensor embeddingBackward(const Tensor &gradient, const Tensor &, c10::SymInt rows,
-                                c10::SymInt, bool) {
+static Tensor embeddingBackward(const Tensor &gradient, const Tensor &, c10::SymInt rows, c10::SymInt, bool) {
   return at::empty({rows.expect_int(), gradient.size(-1)}, gradient.options());
 }
 

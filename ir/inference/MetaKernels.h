@@ -18,8 +18,8 @@ namespace cleave {
 
 void registerBackward(torch::Library &aten);
 
-/// Kernels of composite operators, by IR name. They are not registered with libtorch, which would take such an
-/// operator for one that a backend implements, and not decompose it under autograd.
+/// Kernels of composite operators, by IR name. They are not registered with libtorch, which would take such
+/// an operator for one that a backend implements, and not decompose it under autograd.
 using CompositeKernels = llvm::StringMap<c10::KernelFunction>;
 
 void addRecurrent(CompositeKernels &kernels);

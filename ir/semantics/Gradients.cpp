@@ -145,8 +145,8 @@ static void addReductionGradients(SemanticsTable &table) {
                "aten._upsample_bicubic2d_aa", "aten.pixel_shuffle"});
 }
 
-/// Operators without an entry of their own, that models and PyTorch's formulas for gradients call, and that have
-/// no meta kernel in C++.
+/// Operators without an entry of their own, that models and PyTorch's formulas for gradients call, and that
+/// have no meta kernel in C++.
 static void addStaticResultTypes(SemanticsTable &table) {
   table.set(&OpSemantics::hasStaticResultTypes, true,
             {"aten._adaptive_avg_pool2d",
