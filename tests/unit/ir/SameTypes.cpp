@@ -30,10 +30,6 @@ std::vector<Tensor> layoutsOf(at::IntArrayRef shape, at::ScalarType dtype) {
   return layouts;
 }
 
-static Tensor withoutData(const Tensor &tensor) {
-  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
-}
-
 void expectSameTypes(const char *name, const std::vector<c10::IValue> &operands) {
   registerMetaKernels();
   c10::InferenceMode inference;

@@ -1,0 +1,245 @@
+"""Gradients of every architecture that PyTorch can trace in training mode, small, against the module's by PyTorch's autograd.
+
+Each has its dropouts at 0 and a loss of all its outputs, is traced and compiled with --gradients in a process of its own, and is
+run. What came of it is one JSON line a model in WORK/gradients.jsonl; what is there already is not done again.
+"""
+
+import argparse
+import collections
+import copy
+import functools
+import inspect
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SECONDS = 300  # for one architecture
+# Fields of configurations that are probabilities of leaving something out.
+RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdrop|survival")
+OFF = ("apply_spec_augment", "output_router_logits")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build/bin", help="where the executables are")
+    parser.add_argument("--work", type=pathlib.Path, default=SOURCE / "build/zoo", help="where results are kept")
+    parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="architectures by name")
+    parser.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat results that match")
+    parser.add_argument("--limit", type=int, metavar="N", help="models at most")
+    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    if options.one:
+        print(json.dumps(checked(options.one, options)))
+        return
+    options.work.mkdir(parents=True, exist_ok=True)
+    results = options.work / "gradients.jsonl"
+    known = {}
+    for line in results.read_text().splitlines() if results.exists() else []:
+        known[json.loads(line)["name"]] = line
+    import architectures
+
+    names = [name for name in architectures.names() if options.only.search(name)]
+    due = [name for name in names if name not in known or options.again and options.again.search(known[name])]
+    for count, name in enumerate(due[:options.limit], 1):
+        command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+            found = json.loads(done.stdout.splitlines()[-1]) if not done.returncode else {
+                "step": "trace", "reason": f"ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1][:200]}"}
+        except subprocess.TimeoutExpired:
+            found = {"step": "trace", "reason": f"more than {SECONDS} s"}
+        line = json.dumps({"name": name, **found})
+        known[name] = line
+        with open(results, "a") as file:
+            print(line, file=file)
+        print(f"{count}/{len(due)} {name}: {found['reason'] or 'ok'}", flush=True)
+    print(summary([json.loads(line) for line in known.values()]))
+
+
+def summary(entries):
+    steps = collections.Counter(entry["step"] if entry["reason"] else "same" for entry in entries)
+    lines = [", ".join(f"{step}: {count}" for step, count in steps.items())]
+    for step in ("compile", "run", "compare"):
+        groups = collections.defaultdict(list)
+        for entry in entries:
+            if entry["reason"] and entry["step"] == step:
+                groups[re.sub(r"[\w.]*\d[\w.,]*|'[^']*'", "N", entry["reason"])].append(entry)
+        for group in sorted(groups.values(), key=len, reverse=True):
+            lines.append(f"{step}, {len(group)}: {group[0]['reason']} ({', '.join(entry['name'] for entry in group[:6])})")
+    return "\n".join(lines)
+
+
+def checked(name, options):
+    """What came of one architecture: the step at which it ended, and why; no reason if gradients are the same."""
+    import architectures
+    import torch
+    from cleave_trace import files, tracing
+
+    torch.set_num_threads(1)
+    folder = options.work / "gradients" / name.replace(":", ".")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    path = folder / "model.pt"
+    try:
+        module, example, expected = first_that_trains(name, architectures)
+        # Tracing changes the module.
+        original = copy.deepcopy(module)
+        trace = tracing.trace(module, example, train=True)
+        files.write(trace, path)
+    except Exception as error:
+        return {"step": "trace", "reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+
+    def cleave(*arguments):
+        return subprocess.run([options.bin / "cleave", *arguments], capture_output=True, text=True, cwd=folder, timeout=SECONDS)
+
+    compiled = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"), "--gradients", "--json", "-o", "plan")
+    if compiled.returncode:
+        return {"step": "compile", "reason": error_of(compiled)}
+    done = cleave("run", "plan", "--inputs", path.with_suffix(".inputs.safetensors"), "--outputs", "found.safetensors")
+    if done.returncode:
+        return {"step": "run", "reason": error_of(done)}
+    from safetensors.torch import load_file
+
+    reason = difference(load_file(folder / "found.safetensors"), expected, original, example)
+    if reason and "random numbers" in compiled.stdout:
+        reason = "draws random numbers: " + reason
+    shutil.rmtree(folder)
+    return {"step": "compare", "reason": reason}
+
+
+def error_of(done):
+    return next((line for line in done.stderr.splitlines() if line.startswith("error: ")), f"ended with {done.returncode}")[:300]
+
+
+def first_that_trains(name, architectures):
+    """The first of the ways to build the architecture in which its loss has gradients, its example inputs, and the gradients."""
+    source, _, model = name.partition(":")
+    attempts = attempts_hf(model, architectures) if source == "hf" else architectures.attempts_vision(model)
+    first = None
+    for _, build in attempts:
+        try:
+            module, example = build()
+            module = with_loss(without_dropout(module))
+            return module, example, gradients(module, example)
+        except Exception as error:
+            first = first or error
+    raise first
+
+
+def attempts_hf(model, architectures):
+    """As architectures.attempts_hf, with probabilities of 0."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    default = CONFIG_MAPPING[model]()
+    calm(default)
+    for way in architectures.shrinking.WAYS:
+        for variant in range(architectures.inputs.VARIANTS):
+            yield "", functools.partial(architectures.build_hf, model, default, way, variant)
+
+
+def calm(config):
+    from cleave_trace import hf_config
+    from transformers import PreTrainedConfig
+
+    for key, value in vars(config).items():
+        if isinstance(value, PreTrainedConfig):
+            calm(value)
+        elif RANDOM_FIELDS.search(key) and isinstance(value, float):
+            setattr(config, key, 0.0)
+    for key in OFF:
+        hf_config.set_everywhere(config, key, False)
+
+
+def without_dropout(module):
+    for part in module.modules():
+        if "Drop" in type(part).__name__:
+            for key in ("p", "drop_prob", "drop_p"):
+                if isinstance(getattr(part, key, None), float):
+                    setattr(part, key, 0.0)
+    return module.train()
+
+
+def with_loss(module):
+    """A module with the arguments of `module` that returns a loss of all its outputs."""
+    import torch
+    from cleave_trace import trees
+
+    class WithLoss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = module
+
+        def forward(self, *args, **kwargs):
+            leaves = trees.leaves(trees.plain(self.m(*args, **kwargs)), "output").values()
+            terms = [leaf.float().square().mean() for leaf in leaves if leaf.is_floating_point() and leaf.requires_grad]
+            return {"loss": torch.stack(terms).sum()}
+
+    own = inspect.signature(module.forward)
+    parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    WithLoss.forward.__signature__ = own.replace(parameters=[parameter, *own.parameters.values()])
+    return WithLoss().train()
+
+
+def gradients(module, example):
+    """Gradients by name of the parameters that have one."""
+    import torch
+
+    example = (example,) if isinstance(example, torch.Tensor) else example
+    torch.manual_seed(0)
+    with torch.enable_grad():
+        loss = (module(**example) if isinstance(example, dict) else module(*example))["loss"]
+    named = dict(module.named_parameters())
+    trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
+    found = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    return {name: gradient for name, gradient in zip(trained, found) if gradient is not None}
+
+
+def difference(found, expected, module, example):
+    """A gradient that differs from PyTorch's by more than float32 explains; nothing if all are the same."""
+    largest = max(float(gradient.abs().max()) for gradient in expected.values())
+    exact = None
+    for name, gradient in expected.items():
+        got = found.get(f"grad.{name}")
+        if got is None:
+            if bool((gradient == 0).all()):
+                continue
+            return f"no gradient of {name}"
+        if got.shape != gradient.shape:
+            return f"{name} has the shape {list(got.shape)}"
+        error = float((got - gradient).abs().max())
+        if error <= 1e-5 * float(gradient.abs().max()) + 1e-6 * largest:
+            continue
+        if exact is None:
+            exact = gradients(module.double(), doubled(example))
+        best, own = exact[name], float((gradient - exact[name]).abs().max())
+        if not float((got - best).abs().max()) <= 3 * own:
+            return f"{name} differs by {error:.2g} of {float(gradient.abs().max()):.2g}, PyTorch from float64 by {own:.2g}"
+    more = {name.removeprefix("grad.") for name in found if name.startswith("grad.")} - set(expected)
+    trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    wrong = [name for name in sorted(more & trained) if bool((found[f"grad.{name}"] != 0).any())]
+    return f"a gradient of {wrong[0]}, which has none" if wrong else ""
+
+
+def doubled(example):
+    import torch
+
+    def change(value):
+        if isinstance(value, torch.Tensor):
+            return value.double() if value.is_floating_point() else value
+        if isinstance(value, dict):
+            return {key: change(item) for key, item in value.items()}
+        return type(value)(map(change, value)) if isinstance(value, (list, tuple)) else value
+
+    return change(example)
+
+
+if __name__ == "__main__":
+    main()
