@@ -40,13 +40,13 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
 
   void runOnOperation() override {
     Patterns trained, wanted;
-    if (failed(parse(weights, trained)) || failed(parse(arguments, wanted)))
+    if (failed(parse(trainable, trained)) || failed(parse(inputs, wanted)))
       return signalPassFailure();
-    DerivativeOptions options;
+    DifferentiateOptions options;
     options.loss = loss;
     if (!trained.empty())
-      options.isTrained = [&](StringRef name) { return matches(trained, name); };
-    options.ofArgument = [&](StringRef name) { return matches(wanted, name); };
+      options.isTrainable = [&](StringRef name) { return matches(trained, name); };
+    options.wantsInputGradient = [&](StringRef name) { return matches(wanted, name); };
     if (failed(differentiate(getOperation(), options)))
       signalPassFailure();
   }

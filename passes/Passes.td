@@ -109,18 +109,18 @@ def LowerPrecision : Pass<"lower-precision", "::mlir::ModuleOp"> {
 }
 
 def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
-  let summary = "removes what has no effect on results: module boundaries that nobody asked to capture, and gradient stops";
+  let summary = "removes module boundaries that are not captured, and `aten.detach`";
   let description = [{
     `keep` holds glob patterns of module paths (`transformer.h.*`). Boundaries of other modules are replaced by their
-    operands, and so is `aten.detach`, at which gradients stop. With `keep-gradient-stops`, for a function that is to be
-    differentiated, it stays.
+    operands, and so is `aten.detach` (stop-gradient). With `keep-gradient-stops`, `aten.detach` stays; set it if
+    `differentiate` follows.
   }];
   let options = [ListOption<"keep", "keep", "std::string", "module paths to keep, with * and ?">,
                  Option<"keepGradientStops", "keep-gradient-stops", "bool", "false", "keep aten.detach">];
 }
 
 def AttachLoss : Pass<"attach-loss", "::mlir::func::FuncOp"> {
-  let summary = "adds a loss between a result and an input";
+  let summary = "adds a loss of a result and a target, which is an input";
   let description = [{
     With `loss='cross_entropy(logits, labels, shift=true)'`, after infer-types:
     ```mlir
@@ -129,14 +129,14 @@ def AttachLoss : Pass<"attach-loss", "::mlir::func::FuncOp"> {
     func.func @forward(%ids: …, %labels: tensor<4x8xi64>)
         -> (tensor<4x8x100xf32> {cleave.name = "output.logits"}, tensor<f32> {cleave.name = "loss"})
     ```
-    The losses are those of `torch.nn.functional`, as means over all elements: `cross_entropy` (`ignore_index`,
+    The losses are those of `torch.nn.functional`, with `reduction='mean'`: `cross_entropy` (`ignore_index`,
     `label_smoothing`), `nll` (`ignore_index`), `mse`, `l1`, `smooth_l1` (`beta`), `huber` (`delta`), `kl_div` (`log_target`),
     `binary_cross_entropy`, `binary_cross_entropy_with_logits`. A result may be named by the end of its name (`logits`).
 
     Classes are in the last dimension of the result if the labels have the sizes of the others, else in dimension 1. With
     `shift`, for language models, the label of a position is the one that follows it.
   }];
-  let options = [Option<"loss", "loss", "std::string", "\"\"", "NAME(RESULT, LABELS, OPTION=VALUE, …)">];
+  let options = [Option<"loss", "loss", "std::string", "\"\"", "NAME(RESULT, TARGET, OPTION=VALUE, …)">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
@@ -155,13 +155,14 @@ def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
     pass needs only its operands and results; otherwise operators take its place that also give what the backward pass needs
     (the mask of a dropout).
 
-    Needs no types, and writes them. Gradients stop at `aten.detach`, which goes, and at states. Fails at control flow, and at
-    operators that have no derivative or whose derivative depends on data.
+    Infers and sets types; none are needed before. Gradients stop at `aten.detach`, which is removed, and at
+    `cleave.read_state`. Fails at control flow that a gradient passes through, and at operators without a derivative, or whose
+    derivative has shapes or branches that depend on data.
   }];
   let options = [
-    Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss; `loss`, or one whose name ends so, if empty">,
-    ListOption<"weights", "weights", "std::string", "weights that are trained, with * and ?; all parameters if empty">,
-    ListOption<"arguments", "arguments", "std::string", "inputs whose gradients are wanted, too, with * and ?">];
+    Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss; if empty: the only one, else the first named `loss` or `*.loss`">,
+    ListOption<"trainable", "trainable", "std::string", "parameters that are trained, with * and ?; all if empty">,
+    ListOption<"inputs", "inputs", "std::string", "inputs whose gradients are wanted, too, with * and ?">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 

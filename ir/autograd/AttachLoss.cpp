@@ -12,62 +12,66 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// How a loss is called. Arguments after result and labels are numbers of options, None, or the reduction.
-struct LossForm {
+/// How a loss is called. Weights are None, the reduction is the mean, other arguments are options.
+struct LossSignature {
   llvm::StringLiteral name, irName;
-  /// Of the arguments after the first two: an option's name, `none`, or `mean`.
+  /// After result and target.
   std::vector<llvm::StringLiteral> arguments;
-  /// Labels are indices of classes.
+  /// The target is indices of classes.
   bool hasClasses = false;
 };
-struct OptionForm {
+struct LossOption {
   double defaultValue;
   enum Kind { Bool, Int, Float } kind;
 };
 } // namespace
 
-static const std::vector<LossForm> &lossForms() {
-  static const std::vector<LossForm> forms{
-      {"cross_entropy", "aten.cross_entropy_loss", {"none", "mean", "ignore_index", "label_smoothing"}, true},
-      {"nll", "aten.nll_loss_nd", {"none", "mean", "ignore_index"}, true},
-      {"mse", "aten.mse_loss", {"mean"}},
-      {"l1", "aten.l1_loss", {"mean"}},
-      {"smooth_l1", "aten.smooth_l1_loss", {"mean", "beta"}},
-      {"huber", "aten.huber_loss", {"mean", "delta"}},
-      {"kl_div", "aten.kl_div", {"mean", "log_target"}},
-      {"binary_cross_entropy", "aten.binary_cross_entropy", {"none", "mean"}},
+static const std::vector<LossSignature> &lossSignatures() {
+  static const std::vector<LossSignature> all{
+      {"cross_entropy",
+       "aten.cross_entropy_loss",
+       {"weight", "reduction", "ignore_index", "label_smoothing"},
+       true},
+      {"nll", "aten.nll_loss_nd", {"weight", "reduction", "ignore_index"}, true},
+      {"mse", "aten.mse_loss", {"reduction"}},
+      {"l1", "aten.l1_loss", {"reduction"}},
+      {"smooth_l1", "aten.smooth_l1_loss", {"reduction", "beta"}},
+      {"huber", "aten.huber_loss", {"reduction", "delta"}},
+      {"kl_div", "aten.kl_div", {"reduction", "log_target"}},
+      {"binary_cross_entropy", "aten.binary_cross_entropy", {"weight", "reduction"}},
       {"binary_cross_entropy_with_logits",
        "aten.binary_cross_entropy_with_logits",
-       {"none", "none", "mean"}}};
-  return forms;
+       {"weight", "pos_weight", "reduction"}}};
+  return all;
 }
 
 /// With the defaults of torch.nn.functional.
-static const std::map<StringRef, OptionForm> &optionForms() {
-  static const std::map<StringRef, OptionForm> forms{
-      {"ignore_index", {-100, OptionForm::Int}}, {"label_smoothing", {0, OptionForm::Float}},
-      {"beta", {1, OptionForm::Float}},          {"delta", {1, OptionForm::Float}},
-      {"log_target", {0, OptionForm::Bool}},     {"shift", {0, OptionForm::Bool}}};
-  return forms;
+static const std::map<StringRef, LossOption> &lossOptions() {
+  static const std::map<StringRef, LossOption> all{
+      {"ignore_index", {-100, LossOption::Int}}, {"label_smoothing", {0, LossOption::Float}},
+      {"beta", {1, LossOption::Float}},          {"delta", {1, LossOption::Float}},
+      {"log_target", {0, LossOption::Bool}},     {"shift", {0, LossOption::Bool}}};
+  return all;
 }
 
-static const LossForm *formOf(StringRef name) {
-  auto form = llvm::find_if(lossForms(), [&](const LossForm &each) { return each.name == name; });
-  return form == lossForms().end() ? nullptr : &*form;
+static const LossSignature *signatureOf(StringRef name) {
+  auto signature =
+      llvm::find_if(lossSignatures(), [&](const LossSignature &each) { return each.name == name; });
+  return signature == lossSignatures().end() ? nullptr : &*signature;
 }
 
-static bool takes(const LossForm &form, StringRef option) {
-  return llvm::is_contained(form.arguments, option) || (option == "shift" && form.hasClasses);
+static bool takes(const LossSignature &signature, StringRef option) {
+  return llvm::is_contained(signature.arguments, option) || (option == "shift" && signature.hasClasses);
 }
 
 //===- The text -----------------------------------------------------------===//
 
-static std::optional<double> parseNumber(StringRef text, OptionForm::Kind kind) {
+static std::optional<double> parseNumber(StringRef text, LossOption::Kind kind) {
   double number;
-  if (kind == OptionForm::Bool)
+  if (kind == LossOption::Bool)
     return text == "true" ? std::optional(1.0) : text == "false" ? std::optional(0.0) : std::nullopt;
   if (text.getAsDouble(number) || !std::isfinite(number) ||
-      (kind == OptionForm::Int && (number != std::round(number) || std::abs(number) > 1e9)))
+      (kind == LossOption::Int && (number != std::round(number) || std::abs(number) > 1e9)))
     return std::nullopt;
   return number;
 }
@@ -79,9 +83,9 @@ llvm::Expected<LossCall> parseLoss(StringRef text) {
   auto [name, rest] = text.split('(');
   LossCall loss;
   loss.name = name.trim().str();
-  const LossForm *form = formOf(loss.name);
-  auto names = llvm::map_range(lossForms(), [](const LossForm &each) { return each.name.str(); });
-  if (!form)
+  const LossSignature *signature = signatureOf(loss.name);
+  auto names = llvm::map_range(lossSignatures(), [](const LossSignature &each) { return each.name.str(); });
+  if (!signature)
     return fail("found \"" + loss.name + "\", expected one of " + llvm::join(names, ", ") +
                 ", as in cross_entropy(logits, labels)");
   SmallVector<StringRef> parts;
@@ -92,17 +96,17 @@ llvm::Expected<LossCall> parseLoss(StringRef text) {
       parts[0].contains('=') || parts[1].contains('='))
     return fail("expected a result and an input in brackets, as in " + loss.name + "(logits, labels)");
   loss.result = parts[0].trim().str();
-  loss.labels = parts[1].trim().str();
+  loss.target = parts[1].trim().str();
   for (StringRef part : ArrayRef(parts).drop_front(2)) {
     auto [option, value] = part.split('=');
-    auto known = optionForms().find(option.trim());
-    if (known == optionForms().end() || !takes(*form, known->first))
+    auto known = lossOptions().find(option.trim());
+    if (known == lossOptions().end() || !takes(*signature, known->first))
       return fail("found the option \"" + option.trim() + "\", which " + loss.name + " does not have");
     auto number = parseNumber(value.trim(), known->second.kind);
     if (!number)
       return fail("option " + option.trim() + ": found \"" + value.trim() + "\", expected " +
-                  (known->second.kind == OptionForm::Bool  ? "true or false"
-                   : known->second.kind == OptionForm::Int ? "an integer"
+                  (known->second.kind == LossOption::Bool  ? "true or false"
+                   : known->second.kind == LossOption::Int ? "an integer"
                                                            : "a number"));
     if (!loss.options.try_emplace(known->first.str(), *number).second)
       return fail("option " + option.trim() + " is given twice");
@@ -117,13 +121,13 @@ class LossBuilder {
 public:
   LossBuilder(func::FuncOp function, const LossCall &loss)
       : function(function), terminator(function.getBody().front().getTerminator()), loss(loss),
-        form(*formOf(loss.name)), b(terminator), location(terminator->getLoc()) {}
+        signature(*signatureOf(loss.name)), b(terminator), location(terminator->getLoc()) {}
 
   LogicalResult build();
 
 private:
   Value findResult();
-  Value findLabels();
+  Value findTarget();
   Value constant(Type type, Attribute value) { return b.create<ConstantOp>(location, type, value); }
   Value integer(int64_t value) { return constant(b.getI64Type(), b.getI64IntegerAttr(value)); }
   Value integers(ArrayRef<int64_t> values) {
@@ -136,15 +140,15 @@ private:
   Value argument(StringRef name);
   double option(StringRef name) const {
     auto given = loss.options.find(name.str());
-    return given == loss.options.end() ? optionForms().at(name).defaultValue : given->second;
+    return given == loss.options.end() ? lossOptions().at(name).defaultValue : given->second;
   }
-  /// Brings classes into the form of PyTorch's losses: [N, classes] and [N].
-  LogicalResult flatten(Value &result, Value &labels);
+  /// Shifts if asked; reshapes a result to [N, classes] and class indices to [N].
+  LogicalResult shiftAndFlatten(Value &result, Value &target);
 
   func::FuncOp function;
   Operation *terminator;
   const LossCall &loss;
-  const LossForm &form;
+  const LossSignature &signature;
   OpBuilder b;
   Location location;
 };
@@ -172,39 +176,39 @@ Value LossBuilder::findResult() {
   return found;
 }
 
-Value LossBuilder::findLabels() {
+Value LossBuilder::findTarget() {
   std::vector<std::string> names;
   for (BlockArgument argument : function.getArguments()) {
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
-    if (name && name.getValue() == loss.labels)
+    if (name && name.getValue() == loss.target)
       return argument;
     names.push_back(name ? name.str() : "argument " + std::to_string(argument.getArgNumber()));
   }
-  function.emitError() << "the loss: found no input '" << loss.labels << "', expected one of "
+  function.emitError() << "the loss: found no input '" << loss.target << "', expected one of "
                        << llvm::join(names, ", ") << "; trace a model that takes it";
   return {};
 }
 
 Value LossBuilder::argument(StringRef name) {
-  if (name == "none")
+  if (name == "weight" || name == "pos_weight")
     return constant(b.getNoneType(), b.getUnitAttr());
-  if (name == "mean")
+  if (name == "reduction")
     return integer(1);
-  switch (optionForms().at(name).kind) {
-  case OptionForm::Bool:
+  switch (lossOptions().at(name).kind) {
+  case LossOption::Bool:
     return constant(b.getI1Type(), b.getBoolAttr(option(name) != 0));
-  case OptionForm::Int:
+  case LossOption::Int:
     return integer(int64_t(option(name)));
-  case OptionForm::Float:
+  case LossOption::Float:
     return constant(b.getF64Type(), b.getF64FloatAttr(option(name)));
   }
   llvm_unreachable("all kinds are handled");
 }
 
-LogicalResult LossBuilder::flatten(Value &result, Value &labels) {
+LogicalResult LossBuilder::shiftAndFlatten(Value &result, Value &target) {
   auto resultType = cast<RankedTensorType>(result.getType()),
-       labelsType = cast<RankedTensorType>(labels.getType());
-  const SmallVector<std::string> sizes = sizesOf(resultType), given = sizesOf(labelsType);
+       targetType = cast<RankedTensorType>(target.getType());
+  const SmallVector<std::string> sizes = sizesOf(resultType), given = sizesOf(targetType);
   SmallVector<std::string> withoutLast(sizes), withoutSecond(sizes);
   if (!sizes.empty())
     withoutLast.pop_back();
@@ -218,39 +222,40 @@ LogicalResult LossBuilder::flatten(Value &result, Value &labels) {
     if (isShifted) {
       const int64_t end = std::numeric_limits<int64_t>::max();
       result = call("aten.slice.Tensor", {result, integer(last), integer(0), integer(-1), integer(1)});
-      labels = call("aten.slice.Tensor", {labels, integer(last), integer(1), integer(end), integer(1)});
+      target = call("aten.slice.Tensor", {target, integer(last), integer(1), integer(end), integer(1)});
     }
     if (given.size() != 1) {
       result = call("aten.reshape", {result, integers({-1, classes})});
-      labels = call("aten.reshape", {labels, integers({-1})});
+      target = call("aten.reshape", {target, integers({-1})});
     }
     return success();
   }
   if (given == withoutSecond && !isShifted)
     return success();
-  return function.emitError() << "the loss: found labels " << labelsType << " for a result " << resultType
+  return function.emitError() << "the loss: found labels " << targetType << " for a result " << resultType
                               << ", expected the result's shape without its classes"
                               << (isShifted ? ", which are last" : ", which are last or in dimension 1");
 }
 
 LogicalResult LossBuilder::build() {
-  Value result = findResult(), labels = result ? findLabels() : Value();
-  if (!labels)
+  Value result = findResult(), target = result ? findTarget() : Value();
+  if (!target)
     return failure();
   auto resultType = dyn_cast<RankedTensorType>(result.getType()),
-       labelsType = dyn_cast<RankedTensorType>(labels.getType());
-  if (!resultType || !labelsType)
-    return function.emitError() << "the loss: the type of '" << (resultType ? loss.labels : loss.result)
+       targetType = dyn_cast<RankedTensorType>(target.getType());
+  if (!resultType || !targetType)
+    return function.emitError() << "the loss: the type of '" << (resultType ? loss.target : loss.result)
                                 << "' is not known";
-  if (form.hasClasses ? failed(flatten(result, labels)) : sizesOf(resultType) != sizesOf(labelsType))
-    return form.hasClasses ? failure()
-                           : LogicalResult(function.emitError()
-                                           << "the loss: found '" << loss.labels << "' of type " << labelsType
-                                           << ", expected the shape of " << resultType);
-  SmallVector<Value> operands{result, labels};
-  for (StringRef name : form.arguments)
+  if (signature.hasClasses ? failed(shiftAndFlatten(result, target))
+                           : sizesOf(resultType) != sizesOf(targetType))
+    return signature.hasClasses ? failure()
+                                : LogicalResult(function.emitError()
+                                                << "the loss: found '" << loss.target << "' of type "
+                                                << targetType << ", expected the shape of " << resultType);
+  SmallVector<Value> operands{result, target};
+  for (StringRef name : signature.arguments)
     operands.push_back(argument(name));
-  Value value = call(form.irName, operands);
+  Value value = call(signature.irName, operands);
   const unsigned index = terminator->getNumOperands();
   terminator->insertOperands(index, value);
   function.insertResult(index, value.getType(),

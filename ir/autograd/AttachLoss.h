@@ -14,7 +14,7 @@ struct LossCall {
   /// A loss of torch.nn.functional, without `_loss`.
   std::string name;
   /// Names of a result of the function and of one of its inputs.
-  std::string result, labels;
+  std::string result, target;
   /// Numbers by option; true is 1, false is 0.
   std::map<std::string, double> options;
 };
@@ -22,8 +22,8 @@ struct LossCall {
 /// Fails with what was found and expected.
 llvm::Expected<LossCall> parseLoss(llvm::StringRef text);
 
-/// Adds the loss, a mean over all elements, as result `loss`. Types of the result and the input must be
-/// known. The output tree becomes `["dict", "outputs", the former tree, "loss", the loss]`. Fails with a
+/// Adds the loss, with PyTorch's `reduction='mean'`, as result `loss`. Types of the result and the input must
+/// be known. The output tree becomes `["dict", "outputs", the former tree, "loss", the loss]`. Fails with a
 /// diagnostic if names or shapes do not fit.
 mlir::LogicalResult attachLoss(mlir::func::FuncOp function, const LossCall &loss);
 

@@ -25,7 +25,7 @@ static double floatOf(const c10::IValue &value) {
   return value.isDouble() ? value.toDouble() : value.toTensor().item<double>();
 }
 
-/// True if two operands differ at most in their numbers.
+/// True if two operands differ at most in the values of integers and floats.
 static bool isAlike(const RecordedValue &a, const RecordedValue &b) {
   if (a.kind != b.kind || a.tensors != b.tensors)
     return false;
@@ -43,9 +43,9 @@ static bool isAlike(const RecordedValue &a, const RecordedValue &b) {
 }
 
 static bool isAlike(const Recording &a, const Recording &b) {
-  if (a.calls.size() != b.calls.size() || a.forward != b.forward || a.operands != b.operands ||
-      a.results != b.results || a.resultGradients != b.resultGradients ||
-      a.operandGradients != b.operandGradients)
+  if (a.calls.size() != b.calls.size() || a.numForwardCalls != b.numForwardCalls ||
+      a.operands != b.operands || a.results != b.results || a.gradOutputs != b.gradOutputs ||
+      a.gradInputs != b.gradInputs)
     return false;
   for (auto [left, right] : llvm::zip(a.calls, b.calls)) {
     if (left.irName != right.irName || left.operands.size() != right.operands.size())
@@ -64,7 +64,7 @@ static bool isAlike(const Recording &a, const Recording &b) {
 using Shapes = std::vector<std::vector<int64_t>>;
 
 namespace {
-/// Makes a rule of the recordings at all samples, which differ in numbers alone.
+/// Makes a rule of the recordings at all samples, which differ at most in the values of integers and floats.
 class RuleMaker {
 public:
   /// \param recordings  by sample; null where nothing was observed.
@@ -81,26 +81,26 @@ private:
   using Get = llvm::function_ref<int64_t(const Recording &)>;
   /// The size that is `get` of the recording at each sample; nothing if none is.
   std::optional<RuleSize> fit(Get get);
-  /// The number that all recordings have but those at edges.
-  std::optional<RuleSize> constantBesidesEdges(Get get);
+  /// The value at all samples, edges (see DimFitter) not counted.
+  std::optional<RuleSize> constantExceptAtEdges(Get get);
   std::optional<RuleOperand> makeInteger(const RecordedValue &recorded, Get get);
   std::optional<RuleOperand> makeFloat(llvm::function_ref<double(const Recording &)> get);
   std::optional<RuleOperand> makeOperand(size_t call, size_t operand);
-  llvm::Expected<RuleStep> makeStep(size_t call);
-  /// Numbers the tensors that the call gives.
-  void define(size_t call, unsigned step);
+  llvm::Expected<RuleCall> makeCall(size_t call);
+  /// Makes the results of the recorded call known, as those of call `index` of the rule.
+  void define(size_t recorded, unsigned call);
   /// True if the backward pass needs only operands, results and views of these; `views` are the calls that
   /// make the views.
   bool staysWithViews(std::vector<size_t> &views) const;
-  std::vector<RecordedTensor> usedByBackward() const;
-  RuleTensor tensorOf(RecordedTensor number) const { return number < 0 ? RuleTensor{} : tensors.at(number); }
+  std::vector<TensorId> usedByBackward() const;
+  RuleTensor tensorOf(TensorId number) const { return number < 0 ? RuleTensor{} : tensors.at(number); }
 
   std::vector<const Recording *> recordings;
   const Recording &reference;
   DimFitter &fitter;
   const std::vector<Shapes> shapes;
   const std::vector<double> floats;
-  std::map<RecordedTensor, RuleTensor> tensors;
+  std::map<TensorId, RuleTensor> tensors;
 };
 } // namespace
 
@@ -120,7 +120,7 @@ std::optional<RuleSize> RuleMaker::fit(Get get) {
   return std::nullopt;
 }
 
-std::optional<RuleSize> RuleMaker::constantBesidesEdges(Get get) {
+std::optional<RuleSize> RuleMaker::constantExceptAtEdges(Get get) {
   for (auto [i, recording] : llvm::enumerate(recordings))
     if (recording && !fitter.isEdge(i) && get(*recording) != get(reference))
       return std::nullopt;
@@ -128,9 +128,10 @@ std::optional<RuleSize> RuleMaker::constantBesidesEdges(Get get) {
 }
 
 std::optional<RuleOperand> RuleMaker::makeInteger(const RecordedValue &recorded, Get get) {
-  // Dimensions may differ where sizes of 1 allow a shorter way to the same values.
+  // Integers that are no sizes (indices of dimensions, flags) may differ at edges: at size 1 a formula may
+  // take another branch with the same result.
   const bool isNumber = recorded.constant.isTensor();
-  auto size = recorded.isSize || isNumber ? fit(get) : constantBesidesEdges(get);
+  auto size = recorded.isSize || isNumber ? fit(get) : constantExceptAtEdges(get);
   if (!size)
     size = fit(get);
   if (!size)
@@ -141,7 +142,8 @@ std::optional<RuleOperand> RuleMaker::makeInteger(const RecordedValue &recorded,
   return made;
 }
 
-/// A number that is the same at all samples, or is divided by a size, as in means.
+/// A number that is the same at all samples, or one divided by a size, as in means and variances: the
+/// numerator is a small integer of a formula, or a float among the operands.
 std::optional<RuleOperand> RuleMaker::makeFloat(llvm::function_ref<double(const Recording &)> get) {
   const double first = get(reference);
   RuleOperand made;
@@ -179,7 +181,7 @@ std::optional<RuleOperand> RuleMaker::makeOperand(size_t call, size_t operand) {
   if (recorded.kind != RecordedValue::Kind::Constant) {
     made.kind =
         recorded.kind == RecordedValue::Kind::Tensor ? RuleOperand::Kind::Tensor : RuleOperand::Kind::Tensors;
-    for (RecordedTensor number : recorded.tensors)
+    for (TensorId number : recorded.tensors)
       made.tensors.push_back(tensorOf(number));
     return made;
   }
@@ -207,52 +209,53 @@ std::optional<RuleOperand> RuleMaker::makeOperand(size_t call, size_t operand) {
   return made;
 }
 
-llvm::Expected<RuleStep> RuleMaker::makeStep(size_t call) {
+llvm::Expected<RuleCall> RuleMaker::makeCall(size_t call) {
   const RecordedCall &recorded = reference.calls[call];
-  RuleStep step;
-  step.irName = recorded.irName;
+  RuleCall made;
+  made.irName = recorded.irName;
   for (size_t i = 0; i < recorded.operands.size(); ++i) {
     auto operand = makeOperand(call, i);
     if (!operand)
-      return llvm::createStringError("in its backward pass an argument of " + recorded.irName +
-                                     " depends on sizes in a way that has no expression");
-    step.operands.push_back(std::move(*operand));
+      return llvm::createStringError("no expression of the dynamic dimensions fits argument " +
+                                     std::to_string(i + 1) + " of " + recorded.irName +
+                                     " in its backward pass; leave them out of --dynamic");
+    made.operands.push_back(std::move(*operand));
   }
   for (const RecordedValue &result : recorded.results)
-    step.listLengths.push_back(result.kind == RecordedValue::Kind::Tensors
+    made.listLengths.push_back(result.kind == RecordedValue::Kind::Tensors
                                    ? std::optional<unsigned>(result.tensors.size())
                                    : std::nullopt);
-  return step;
+  return made;
 }
 
-void RuleMaker::define(size_t call, unsigned step) {
+void RuleMaker::define(size_t recorded, unsigned call) {
   unsigned index = 0;
-  for (const RecordedValue &result : reference.calls[call].results)
-    for (RecordedTensor number : result.tensors) {
+  for (const RecordedValue &result : reference.calls[recorded].results)
+    for (TensorId number : result.tensors) {
       if (number >= 0)
-        tensors.try_emplace(number, RuleTensor{Source::Step, index, step});
+        tensors.try_emplace(number, RuleTensor{Source::Call, index, call});
       ++index;
     }
 }
 
-std::vector<RecordedTensor> RuleMaker::usedByBackward() const {
-  std::vector<RecordedTensor> used(reference.operandGradients);
-  for (const RecordedCall &call : llvm::drop_begin(reference.calls, reference.forward))
+std::vector<TensorId> RuleMaker::usedByBackward() const {
+  std::vector<TensorId> used(reference.gradInputs);
+  for (const RecordedCall &call : llvm::drop_begin(reference.calls, reference.numForwardCalls))
     for (const RecordedValue &operand : call.operands)
       llvm::append_range(used, operand.tensors);
   return used;
 }
 
 bool RuleMaker::staysWithViews(std::vector<size_t> &views) const {
-  std::map<RecordedTensor, size_t> madeBy;
-  for (size_t i = 0; i < reference.forward; ++i)
+  std::map<TensorId, size_t> madeBy;
+  for (size_t i = 0; i < reference.numForwardCalls; ++i)
     for (const RecordedValue &result : reference.calls[i].results)
-      for (RecordedTensor number : result.tensors)
+      for (TensorId number : result.tensors)
         madeBy.try_emplace(number, i);
   std::set<size_t> needed;
-  std::vector<RecordedTensor> left = usedByBackward();
+  std::vector<TensorId> left = usedByBackward();
   while (!left.empty()) {
-    const RecordedTensor number = left.back();
+    const TensorId number = left.back();
     left.pop_back();
     auto made = madeBy.find(number);
     if (number < 0 || tensors.count(number) || made == madeBy.end() || needed.count(made->second))
@@ -271,7 +274,7 @@ bool RuleMaker::staysWithViews(std::vector<size_t> &views) const {
 llvm::Expected<BackwardRule> RuleMaker::make() {
   for (auto [i, number] : llvm::enumerate(reference.operands))
     tensors.try_emplace(number, RuleTensor{Source::Operand, unsigned(i)});
-  for (auto [i, number] : llvm::enumerate(reference.resultGradients))
+  for (auto [i, number] : llvm::enumerate(reference.gradOutputs))
     if (number >= 0)
       tensors.try_emplace(number, RuleTensor{Source::Gradient, unsigned(i)});
   const auto withoutResults = tensors;
@@ -284,22 +287,22 @@ llvm::Expected<BackwardRule> RuleMaker::make() {
   if (!stays) {
     tensors = withoutResults;
     calls.clear();
-    llvm::append_range(calls, llvm::seq<size_t>(0, reference.forward));
-    rule.forward = reference.forward;
+    llvm::append_range(calls, llvm::seq<size_t>(0, reference.numForwardCalls));
+    rule.numForwardCalls = reference.numForwardCalls;
   }
-  llvm::append_range(calls, llvm::seq(reference.forward, reference.calls.size()));
+  llvm::append_range(calls, llvm::seq(reference.numForwardCalls, reference.calls.size()));
   for (size_t call : calls) {
-    auto step = makeStep(call);
-    if (!step)
-      return step.takeError();
-    define(call, rule.steps.size());
-    rule.steps.push_back(std::move(*step));
+    auto made = makeCall(call);
+    if (!made)
+      return made.takeError();
+    define(call, rule.calls.size());
+    rule.calls.push_back(std::move(*made));
   }
   if (!stays)
-    for (RecordedTensor number : reference.results)
+    for (TensorId number : reference.results)
       rule.results.push_back(tensorOf(number));
-  for (RecordedTensor number : reference.operandGradients)
-    rule.operandGradients.push_back(tensorOf(number));
+  for (TensorId number : reference.gradInputs)
+    rule.gradInputs.push_back(tensorOf(number));
   return rule;
 }
 
@@ -345,7 +348,7 @@ static void describe(const at::Tensor &tensor, llvm::raw_ostream &out) {
   out << ';';
 }
 
-/// Everything that a recording depends on; false for a value that has no text.
+/// Everything that a recording depends on; false for a value that cannot be part of a key.
 static bool describe(const c10::IValue &value, llvm::raw_ostream &out) {
   if (value.isTensor()) {
     describe(value.toTensor(), out);
@@ -374,11 +377,11 @@ static bool describe(const c10::IValue &value, llvm::raw_ostream &out) {
 }
 
 llvm::Expected<const BackwardRule &> BackwardRules::find(OperatorOp op, ArrayRef<Value> gradients,
-                                                         const std::vector<bool> &isWanted) {
+                                                         const std::vector<bool> &needsInputGrad) {
   std::string text;
   llvm::raw_string_ostream key(text);
   key << op.getName() << ' ';
-  for (bool wanted : isWanted)
+  for (bool wanted : needsInputGrad)
     key << wanted;
   bool hasKey = true;
   for (const MetaInterpreter &run : samples.runs) {
@@ -397,7 +400,7 @@ llvm::Expected<const BackwardRule &> BackwardRules::find(OperatorOp op, ArrayRef
   auto rule = hasKey ? known.find(text) : known.end();
   if (rule != known.end())
     return rule->second;
-  auto made = make(op, gradients, isWanted);
+  auto made = make(op, gradients, needsInputGrad);
   if (!made)
     return made.takeError();
   if (!hasKey)
@@ -406,12 +409,12 @@ llvm::Expected<const BackwardRule &> BackwardRules::find(OperatorOp op, ArrayRef
 }
 
 llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> gradients,
-                                                 const std::vector<bool> &isWanted) {
+                                                 const std::vector<bool> &needsInputGrad) {
   auto callee = findOperator(op.getName());
   if (!callee)
     return llvm::createStringError("libtorch does not know the operator");
   std::vector<std::optional<Recording>> recordings(samples.runs.size());
-  std::vector<Shapes> shapes(isWanted.size(), Shapes(samples.runs.size()));
+  std::vector<Shapes> shapes(needsInputGrad.size(), Shapes(samples.runs.size()));
   std::vector<double> floats;
   for (auto [i, run] : llvm::enumerate(samples.runs)) {
     const bool mayFail = samples.fitter.isEdge(i);
@@ -425,7 +428,7 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
     }
     if (!stack) {
       if (!mayFail)
-        return llvm::createStringError("its operands depend on data");
+        return llvm::createStringError("its operands have shapes that depend on data");
       continue;
     }
     for (auto [index, tensor] : llvm::enumerate(tensorsIn(*stack)))
@@ -435,7 +438,7 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
         if (operand.isDouble())
           floats.push_back(operand.toDouble());
     try {
-      recordings[i] = recordBackward(*callee, *stack, given, isWanted);
+      recordings[i] = recordBackward(*callee, *stack, given, needsInputGrad);
     } catch (const c10::Error &error) {
       if (!mayFail)
         return llvm::createStringError(llvm::StringRef(error.what_without_backtrace()).split('\n').first);
@@ -448,7 +451,8 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
   for (auto [i, recording] : llvm::enumerate(recordings)) {
     const bool isSame = recording && isAlike(*recording, *recordings[0]);
     if (recording && !isSame && !samples.fitter.isEdge(i))
-      return llvm::createStringError("its backward pass has other steps at other sizes");
+      return llvm::createStringError(
+          "its backward pass calls other operators at other sizes; leave the dimensions out of --dynamic");
     alike.push_back(isSame ? &*recording : nullptr);
   }
   return RuleMaker(alike, *recordings[0], samples.fitter, shapes, floats).make();

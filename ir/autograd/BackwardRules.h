@@ -20,10 +20,10 @@ struct RuleTensor {
     Operand,  ///< tensor `index` among the operands of the operation
     Result,   ///< tensor `index` among its results
     Gradient, ///< the gradient of result `index`
-    Step      ///< tensor `index` among the results of step `step`
+    Call      ///< tensor `index` among the results of call `call`
   };
   Source source = Source::Absent;
-  unsigned index = 0, step = 0;
+  unsigned index = 0, call = 0;
 };
 
 /// A size: an expression or, where there is none, the size of dimension `dim` of a tensor.
@@ -33,7 +33,7 @@ struct RuleSize {
   unsigned dim = 0;
 };
 
-/// An operand of a step.
+/// An operand of a call.
 struct RuleOperand {
   enum class Kind {
     Tensor,  ///< tensors[0]
@@ -52,40 +52,40 @@ struct RuleOperand {
 };
 
 /// A call of an operator.
-struct RuleStep {
+struct RuleCall {
   std::string irName;
   std::vector<RuleOperand> operands;
-  /// By result of the operator: the number of tensors in it; nothing for a tensor that is no list.
+  /// Per result: its length if it is a list of tensors, nothing if it is a tensor.
   std::vector<std::optional<unsigned>> listLengths;
 };
 
 /// How to compute gradients of an operation's operands.
 struct BackwardRule {
-  /// The forward steps first. If there are none, the operation stays, since gradients need only its operands
-  /// and results. Otherwise forward steps replace it.
-  std::vector<RuleStep> steps;
-  size_t forward = 0;
+  /// The forward calls first. Without any, the operation stays, since gradients need only its operands and
+  /// results. Otherwise they replace it.
+  std::vector<RuleCall> calls;
+  size_t numForwardCalls = 0;
   /// By tensor among the results: what replaces it; empty if the operation stays.
   std::vector<RuleTensor> results;
   /// By tensor among the operands: its gradient.
-  std::vector<RuleTensor> operandGradients;
+  std::vector<RuleTensor> gradInputs;
 };
 
-/// Rules by what PyTorch records, for any sizes of the dynamic dimensions. Equal calls, as those of equal
-/// layers, are recorded once.
+/// Makes rules of recordings; a rule holds for all sizes of the dynamic dimensions. Equal calls, as those of
+/// equal layers, are recorded once.
 class BackwardRules {
 public:
   explicit BackwardRules(Samples &samples) : samples(samples) {}
 
   /// \param gradients  by tensor among the results of `op`: its gradient, or null.
-  /// \param isWanted  by tensor among its operands.
+  /// \param needsInputGrad  by tensor among its operands.
   /// Fails if PyTorch has no derivative of the operator, or its formula depends on data.
   llvm::Expected<const BackwardRule &> find(OperatorOp op, llvm::ArrayRef<mlir::Value> gradients,
-                                            const std::vector<bool> &isWanted);
+                                            const std::vector<bool> &needsInputGrad);
 
 private:
   llvm::Expected<BackwardRule> make(OperatorOp op, llvm::ArrayRef<mlir::Value> gradients,
-                                    const std::vector<bool> &isWanted);
+                                    const std::vector<bool> &needsInputGrad);
 
   Samples &samples;
   std::map<std::string, BackwardRule> known;

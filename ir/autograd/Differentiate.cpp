@@ -1,7 +1,7 @@
 //===- Differentiate.cpp - Gradients as IR --------------------------------===//
 #include "ir/autograd/Differentiate.h"
 #include "ir/Signature.h"
-#include "ir/autograd/StepBuilder.h"
+#include "ir/autograd/CallBuilder.h"
 #include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "llvm/ADT/DenseSet.h"
@@ -24,7 +24,7 @@ void removeGradientStops(func::FuncOp function) {
 
 namespace {
 /// A tensor: a value, or item `item` of a value that is a list or tuple.
-struct Slot {
+struct TensorRef {
   Value value;
   std::optional<unsigned> item;
 };
@@ -32,9 +32,9 @@ struct Slot {
 /// One run over a function. Gradients are found from the last operation to the first.
 class Differentiator {
 public:
-  Differentiator(func::FuncOp function, const DerivativeOptions &options, Samples &samples)
+  Differentiator(func::FuncOp function, const DifferentiateOptions &options, Samples &samples)
       : function(function), options(options), samples(samples), rules(samples),
-        steps(samples, function.getContext()) {}
+        builder(samples, function.getContext()) {}
 
   LogicalResult run();
 
@@ -43,8 +43,8 @@ private:
     auto known = samples.runs.front().values.find(value);
     return known == samples.runs.front().values.end() ? nullptr : &known->second;
   }
-  bool isFloat(Slot slot) const;
-  bool isTrained(ParamOp param) const;
+  bool isDifferentiable(TensorRef tensor) const;
+  bool isTrainable(ParamOp param) const;
   /// Empty if it has no name.
   StringRef nameOf(BlockArgument argument) {
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
@@ -53,28 +53,28 @@ private:
   bool isLoss(StringAttr name, unsigned results) const;
   LogicalResult refuseUnknown();
   FailureOr<Value> findLoss();
-  /// Finds the values that depend on what gradients are wanted of.
-  void findActive();
+  /// Finds the values computed from a trained weight or a wanted input.
+  void findRequiresGrad();
   /// The tensors that a value holds: itself, or the items of a list; nothing if it holds others.
-  std::optional<SmallVector<Slot>> slotsOf(Value value) const;
-  std::optional<SmallVector<Slot>> slotsOf(ValueRange values) const;
-  Value read(Slot slot);
-  Value gradientOf(Slot slot) const;
-  void add(Slot slot, Value gradient);
+  std::optional<SmallVector<TensorRef>> tensorsIn(Value value) const;
+  std::optional<SmallVector<TensorRef>> tensorsIn(ValueRange values) const;
+  Value materialize(TensorRef tensor);
+  Value gradientOf(TensorRef tensor) const;
+  void accumulate(TensorRef tensor, Value gradient);
   bool hasGradient(Operation *op) const;
   LogicalResult visit(Operation *op);
   LogicalResult visitCall(OperatorOp op);
-  /// Builds the forward steps of a rule in the place of the operation, which is erased.
+  /// Builds the forward calls of a rule in the place of the operation, which is erased.
   void replace(OperatorOp op, const BackwardRule &rule, llvm::function_ref<Value(RuleTensor)> valueOf,
                std::vector<SmallVector<Value>> &made);
   void addResults();
 
   func::FuncOp function;
-  const DerivativeOptions &options;
+  const DifferentiateOptions &options;
   Samples &samples;
   BackwardRules rules;
-  StepBuilder steps;
-  DenseSet<Value> active;
+  CallBuilder builder;
+  DenseSet<Value> requiresGrad;
   DenseMap<Value, Value> gradients;
   /// Of the items of lists and tuples; null where there is none.
   DenseMap<Value, SmallVector<Value>> itemGradients;
@@ -90,76 +90,77 @@ static c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate) {
                              : aggregate.toListRef();
 }
 
-bool Differentiator::isFloat(Slot slot) const {
-  const c10::IValue *value = exampleOf(slot.value);
+bool Differentiator::isDifferentiable(TensorRef tensor) const {
+  const c10::IValue *value = exampleOf(tensor.value);
   if (!value)
     return false;
-  const c10::IValue &tensor = slot.item ? itemsOf(*value)[*slot.item] : *value;
-  return tensor.isTensor() && tensor.toTensor().defined() &&
-         (tensor.toTensor().is_floating_point() || tensor.toTensor().is_complex());
+  const c10::IValue &found = tensor.item ? itemsOf(*value)[*tensor.item] : *value;
+  return found.isTensor() && found.toTensor().defined() &&
+         (found.toTensor().is_floating_point() || found.toTensor().is_complex());
 }
 
-std::optional<SmallVector<Slot>> Differentiator::slotsOf(Value value) const {
+std::optional<SmallVector<TensorRef>> Differentiator::tensorsIn(Value value) const {
   const c10::IValue *known = exampleOf(value);
-  SmallVector<Slot> slots;
+  SmallVector<TensorRef> tensors;
   if (!known)
     return std::nullopt;
   if (known->isTensor()) {
     if (known->toTensor().defined())
-      slots.push_back({value, std::nullopt});
+      tensors.push_back({value, std::nullopt});
   } else if (known->isTensorList() || known->isOptionalTensorList()) {
     auto list = value.getDefiningOp<ListOp>();
     for (auto [i, item] : llvm::enumerate(itemsOf(*known)))
       if (item.isTensor())
-        slots.push_back(list ? Slot{list.getElements()[i], std::nullopt} : Slot{value, unsigned(i)});
+        tensors.push_back(list ? TensorRef{list.getElements()[i], std::nullopt}
+                               : TensorRef{value, unsigned(i)});
   } else if (isAggregate(*known) && llvm::any_of(itemsOf(*known), [](const c10::IValue &item) {
                return item.isTensor() || isAggregate(item);
              })) {
     return std::nullopt;
   }
-  return slots;
+  return tensors;
 }
 
-std::optional<SmallVector<Slot>> Differentiator::slotsOf(ValueRange values) const {
-  SmallVector<Slot> all;
+std::optional<SmallVector<TensorRef>> Differentiator::tensorsIn(ValueRange values) const {
+  SmallVector<TensorRef> all;
   for (Value value : values) {
-    auto slots = slotsOf(value);
-    if (!slots)
+    auto tensors = tensorsIn(value);
+    if (!tensors)
       return std::nullopt;
-    llvm::append_range(all, *slots);
+    llvm::append_range(all, *tensors);
   }
   return all;
 }
 
-Value Differentiator::read(Slot slot) {
-  if (!slot.item)
-    return slot.value;
-  return steps.unpack(slot.value, itemsOf(*exampleOf(slot.value)).size())[*slot.item];
+Value Differentiator::materialize(TensorRef tensor) {
+  if (!tensor.item)
+    return tensor.value;
+  return builder.unpack(tensor.value, itemsOf(*exampleOf(tensor.value)).size())[*tensor.item];
 }
 
-Value Differentiator::gradientOf(Slot slot) const {
-  if (!slot.item)
-    return gradients.lookup(slot.value);
-  auto items = itemGradients.find(slot.value);
-  return items == itemGradients.end() ? Value() : items->second[*slot.item];
+Value Differentiator::gradientOf(TensorRef tensor) const {
+  if (!tensor.item)
+    return gradients.lookup(tensor.value);
+  auto items = itemGradients.find(tensor.value);
+  return items == itemGradients.end() ? Value() : items->second[*tensor.item];
 }
 
-void Differentiator::add(Slot slot, Value gradient) {
-  Value *sum = &gradients[slot.value];
-  if (slot.item) {
-    SmallVector<Value> &items = itemGradients[slot.value];
-    items.resize(itemsOf(*exampleOf(slot.value)).size());
-    sum = &items[*slot.item];
+void Differentiator::accumulate(TensorRef tensor, Value gradient) {
+  Value *sum = &gradients[tensor.value];
+  if (tensor.item) {
+    SmallVector<Value> &items = itemGradients[tensor.value];
+    items.resize(itemsOf(*exampleOf(tensor.value)).size());
+    sum = &items[*tensor.item];
   }
-  // Operations that are built do not change the maps.
-  *sum = *sum ? steps.sum(*sum, gradient) : gradient;
+  // builder.sum does not insert into the maps, so `sum` stays valid.
+  *sum = *sum ? builder.sum(*sum, gradient) : gradient;
 }
 
-//===- What gradients are wanted of ---------------------------------------===//
+//===- Values that require grad -------------------------------------------===//
 
-bool Differentiator::isTrained(ParamOp param) const {
-  return param.getRole() == "parameter" && isFloat({param, std::nullopt}) &&
-         options.isTrained(param.getName());
+bool Differentiator::isTrainable(ParamOp param) const {
+  return param.getRole() == "parameter" && isDifferentiable({param, std::nullopt}) &&
+         options.isTrainable(param.getName());
 }
 
 /// Operands, and values that regions use from outside.
@@ -172,23 +173,23 @@ static bool usesAny(Operation *op, const DenseSet<Value> &values) {
                                                      }).wasInterrupted();
 }
 
-void Differentiator::findActive() {
+void Differentiator::findRequiresGrad() {
   for (BlockArgument argument : function.getArguments())
-    if (isFloat({argument, std::nullopt}) && options.ofArgument(nameOf(argument)))
-      active.insert(argument);
-  // A weight within a region makes the operation with that region active.
+    if (isDifferentiable({argument, std::nullopt}) && options.wantsInputGradient(nameOf(argument)))
+      requiresGrad.insert(argument);
+  // A weight within a region makes the operation with that region requiresGrad.
   function.walk([&](ParamOp param) {
-    if (isTrained(param))
-      active.insert(param);
+    if (isTrainable(param))
+      requiresGrad.insert(param);
   });
   for (Operation &op : function.getBody().front()) {
     auto call = dyn_cast<OperatorOp>(op);
-    if (!usesAny(&op, active) || (call && semanticsOf(call.getName()).stopsGradients))
+    if (!usesAny(&op, requiresGrad) || (call && semanticsOf(call.getName()).stopsGradients))
       continue;
     for (Value result : op.getResults()) {
       const c10::IValue *value = exampleOf(result);
-      if (!value || isAggregate(*value) || isFloat({result, std::nullopt}))
-        active.insert(result);
+      if (!value || isAggregate(*value) || isDifferentiable({result, std::nullopt}))
+        requiresGrad.insert(result);
     }
   }
 }
@@ -230,7 +231,7 @@ FailureOr<Value> Differentiator::findLoss() {
       return refuseUnknown();
     std::string found = "no tensor";
     if (value->isTensor()) {
-      if (value->toTensor().numel() == 1 && isFloat({loss, std::nullopt}))
+      if (value->toTensor().numel() == 1 && value->toTensor().is_floating_point())
         return loss;
       llvm::raw_string_ostream(found = "") << loss.getType();
     }
@@ -251,25 +252,25 @@ bool Differentiator::hasGradient(Operation *op) const {
 
 LogicalResult Differentiator::visit(Operation *op) {
   auto call = dyn_cast<OperatorOp>(op);
-  if (call && call.getSchema().writesAnyArgument() && usesAny(op, active) && op->getNumResults() == 0)
+  if (call && call.getSchema().writesAnyArgument() && usesAny(op, requiresGrad) && op->getNumResults() == 0)
     return op->emitError() << op->getName() << " changes a value in place, which has no gradient";
-  if (!hasGradient(op) || !usesAny(op, active))
+  if (!hasGradient(op) || !usesAny(op, requiresGrad))
     return success();
   if (isa<BoundaryOp>(op)) {
-    add({op->getOperand(0), std::nullopt}, gradients.lookup(op->getResult(0)));
+    accumulate({op->getOperand(0), std::nullopt}, gradients.lookup(op->getResult(0)));
     return success();
   }
   if (isa<ListOp, TupleOp>(op)) {
     for (auto [item, gradient] : llvm::zip(op->getOperands(), itemGradients.lookup(op->getResult(0))))
       if (gradient)
-        add({item, std::nullopt}, gradient);
+        accumulate({item, std::nullopt}, gradient);
     return success();
   }
   std::optional<unsigned> accessed = call && isItemAccess(op) ? constantItem(call) : std::nullopt;
   if (isa<UnpackOp>(op) || accessed) {
     for (auto [i, result] : llvm::enumerate(op->getResults()))
       if (Value gradient = gradients.lookup(result))
-        add({op->getOperand(0), accessed.value_or(i)}, gradient);
+        accumulate({op->getOperand(0), accessed.value_or(i)}, gradient);
       else if (itemGradients.count(result))
         return op->emitError() << "gradients of lists in lists are not supported";
     return success();
@@ -281,26 +282,27 @@ LogicalResult Differentiator::visit(Operation *op) {
 }
 
 LogicalResult Differentiator::visitCall(OperatorOp op) {
-  steps.setLocation(op->getLoc());
-  auto operands = slotsOf(op->getOperands()), results = slotsOf(op->getResults());
+  builder.setLocation(op->getLoc());
+  auto operands = tensorsIn(op->getOperands()), results = tensorsIn(op->getResults());
   if (!operands || !results)
     return op->emitError() << op->getName() << " has no gradient: its operands depend on data";
-  SmallVector<Value> given = llvm::map_to_vector(*results, [&](Slot slot) { return gradientOf(slot); });
-  std::vector<bool> isWanted;
-  for (Slot slot : *operands)
-    isWanted.push_back(isFloat(slot) && active.contains(slot.value));
-  if (!llvm::is_contained(isWanted, true))
+  SmallVector<Value> given =
+      llvm::map_to_vector(*results, [&](TensorRef tensor) { return gradientOf(tensor); });
+  std::vector<bool> needsInputGrad;
+  for (TensorRef tensor : *operands)
+    needsInputGrad.push_back(isDifferentiable(tensor) && requiresGrad.contains(tensor.value));
+  if (!llvm::is_contained(needsInputGrad, true))
     return success();
-  auto rule = rules.find(op, given, isWanted);
+  auto rule = rules.find(op, given, needsInputGrad);
   if (!rule)
     return op->emitError() << op->getName() << " has no gradient: " << llvm::toString(rule.takeError());
 
   auto valueOf = [&](RuleTensor of) -> Value {
     switch (of.source) {
     case RuleTensor::Source::Operand:
-      return read((*operands)[of.index]);
+      return materialize((*operands)[of.index]);
     case RuleTensor::Source::Result:
-      return read((*results)[of.index]);
+      return materialize((*results)[of.index]);
     case RuleTensor::Source::Gradient:
       return given[of.index];
     default:
@@ -308,14 +310,14 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
     }
   };
   std::vector<SmallVector<Value>> made;
-  if (rule->forward)
+  if (rule->numForwardCalls)
     replace(op, *rule, valueOf, made);
-  steps.build(*rule, rule->forward, rule->steps.size(), valueOf, made);
-  for (auto [slot, gradient] : llvm::zip(*operands, rule->operandGradients)) {
+  builder.build(*rule, rule->numForwardCalls, rule->calls.size(), valueOf, made);
+  for (auto [tensor, gradient] : llvm::zip(*operands, rule->gradInputs)) {
     Value value =
-        gradient.source == RuleTensor::Source::Step ? made[gradient.step][gradient.index] : valueOf(gradient);
+        gradient.source == RuleTensor::Source::Call ? made[gradient.call][gradient.index] : valueOf(gradient);
     if (value)
-      add(slot, value);
+      accumulate(tensor, value);
   }
   return success();
 }
@@ -323,29 +325,29 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
 void Differentiator::replace(OperatorOp op, const BackwardRule &rule,
                              llvm::function_ref<Value(RuleTensor)> valueOf,
                              std::vector<SmallVector<Value>> &made) {
-  OpBuilder::InsertionGuard guard(steps.builder());
-  steps.builder().setInsertionPoint(op);
-  steps.build(rule, 0, rule.forward, valueOf, made);
+  OpBuilder::InsertionGuard guard(builder.opBuilder());
+  builder.opBuilder().setInsertionPoint(op);
+  builder.build(rule, 0, rule.numForwardCalls, valueOf, made);
   auto replacementOf = [&](RuleTensor of) {
-    return of.source == RuleTensor::Source::Step ? made[of.step][of.index] : valueOf(of);
+    return of.source == RuleTensor::Source::Call ? made[of.call][of.index] : valueOf(of);
   };
   size_t next = 0;
   for (Value result : op->getResults()) {
-    const auto slots = slotsOf(result);
+    const auto tensors = tensorsIn(result);
     SmallVector<Value> values;
-    for (size_t i = 0; i < slots->size(); ++i)
+    for (size_t i = 0; i < tensors->size(); ++i)
       values.push_back(replacementOf(rule.results[next++]));
     if (exampleOf(result)->isTensor()) {
       if (!values.empty() && values[0])
         result.replaceAllUsesWith(values[0]);
     } else if (isa<ListType>(result.getType())) {
-      result.replaceAllUsesWith(steps.list(cast<ListType>(result.getType()).getElement(), values));
+      result.replaceAllUsesWith(builder.list(cast<ListType>(result.getType()).getElement(), values));
     }
   }
   for (Value result : op->getResults()) {
     gradients.erase(result);
     itemGradients.erase(result);
-    active.erase(result);
+    requiresGrad.erase(result);
   }
   for (MetaInterpreter &run : samples.runs)
     run.forget(op);
@@ -357,10 +359,10 @@ void Differentiator::replace(OperatorOp op, const BackwardRule &rule,
 void Differentiator::addResults() {
   llvm::MapVector<StringRef, Value> found;
   auto addTo = [&](StringRef name, Value of) {
-    Value gradient = active.contains(of) ? gradients.lookup(of) : Value();
+    Value gradient = requiresGrad.contains(of) ? gradients.lookup(of) : Value();
     Value &sum = found[name];
     if (gradient)
-      sum = sum ? steps.sum(sum, gradient) : gradient;
+      sum = sum ? builder.sum(sum, gradient) : gradient;
   };
   for (ParamOp param : function.getOps<ParamOp>())
     addTo(param.getName(), param);
@@ -391,17 +393,17 @@ LogicalResult Differentiator::run() {
   auto loss = findLoss();
   if (failed(loss))
     return failure();
-  findActive();
-  if (!active.contains(*loss))
+  findRequiresGrad();
+  if (!requiresGrad.contains(*loss))
     return function.emitError() << "the loss depends on no weight that is trained";
   Block &block = function.getBody().front();
   SmallVector<Operation *> forward;
   for (Operation &op : block.without_terminator())
     forward.push_back(&op);
-  steps.builder().setInsertionPoint(block.getTerminator());
-  steps.setLocation(loss->getLoc());
-  Value none = steps.constant(steps.builder().getNoneType(), steps.builder().getUnitAttr());
-  gradients[*loss] = steps.call("aten.ones_like", {*loss, none, none, none, none, none});
+  builder.opBuilder().setInsertionPoint(block.getTerminator());
+  builder.setLocation(loss->getLoc());
+  Value none = builder.constant(builder.opBuilder().getNoneType(), builder.opBuilder().getUnitAttr());
+  gradients[*loss] = builder.call("aten.ones_like", {*loss, none, none, none, none, none});
   for (Operation *op : llvm::reverse(forward))
     if (failed(visit(op)))
       return failure();
@@ -409,9 +411,9 @@ LogicalResult Differentiator::run() {
   return success();
 }
 
-LogicalResult differentiate(func::FuncOp function, const DerivativeOptions &options) {
+LogicalResult differentiate(func::FuncOp function, const DifferentiateOptions &options) {
   registerMetaKernels();
-  WithoutData withoutData;
+  MetaRunGuard guard;
   InferredValues inferred;
   inferred.limits = limitsOf(function);
   auto samples = sample(function, inferred.limits, /*onlyTraced=*/false);

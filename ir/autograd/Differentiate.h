@@ -8,14 +8,14 @@
 
 namespace cleave {
 
-struct DerivativeOptions {
-  /// Name of the result that is differentiated, one floating-point number. If empty, the only result, or the
-  /// one that is called `loss` or whose name ends so (`output.loss`).
+struct DifferentiateOptions {
+  /// Name of the result that is differentiated, one floating-point number. If empty: the only result, else
+  /// the first one named `loss` or `*.loss`.
   std::string loss;
-  /// By name of a parameter: its gradient is wanted.
-  std::function<bool(llvm::StringRef)> isTrained = [](llvm::StringRef) { return true; };
+  /// By name of a parameter: it is trained, so that its gradient is wanted.
+  std::function<bool(llvm::StringRef)> isTrainable = [](llvm::StringRef) { return true; };
   /// By name of a floating-point argument: its gradient is wanted, too.
-  std::function<bool(llvm::StringRef)> ofArgument = [](llvm::StringRef) { return false; };
+  std::function<bool(llvm::StringRef)> wantsInputGradient = [](llvm::StringRef) { return false; };
 };
 
 /// Name of a result that is the gradient of a weight or argument: `grad.fc.weight`.
@@ -28,11 +28,12 @@ std::string gradientName(llvm::StringRef of);
 /// Backward operations are those that PyTorch runs, for any sizes of the dynamic dimensions. The module path
 /// of each is that of its forward operation. A forward operation is replaced by several if the backward pass
 /// needs a value from within it, as a mask of dropout. Gradients of a weight that is used several times are
-/// added. Gradients stop at operators that the table says so of (`aten.detach`), which are removed, and at
-/// states.
+/// added. Gradients stop at operators with `OpSemantics::stopsGradients` (`aten.detach`), which are then
+/// removed, and at `cleave.read_state`.
 ///
-/// Fails with a diagnostic at an operation that has no derivative, or one that depends on data.
-mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DerivativeOptions &options);
+/// Fails with a diagnostic at an operation without a derivative, or whose derivative has shapes or branches
+/// that depend on data.
+mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DifferentiateOptions &options);
 
 /// Replaces operators at which gradients stop by their operands.
 void removeGradientStops(mlir::func::FuncOp function);

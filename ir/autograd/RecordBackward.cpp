@@ -1,10 +1,10 @@
 //===- RecordBackward.cpp - PyTorch's backward pass of one call -----------===//
 //
 // The operands of the call are tensors without data. They have the dispatch key Fake, which lies below
-// Autograd, so that libtorch's own formulas run and save what they save, and above every backend and every
-// decomposition into other operators. Around them is libtorch's functionalization, which turns in-place
-// changes within formulas into functional calls. One boxed fallback for Fake sees each call made below
-// autograd: it records the call, and makes the results by a call without data.
+// Autograd: CompositeImplicitAutograd operators are decomposed, and libtorch's formulas run. It lies above
+// the backends and the decompositions of CompositeExplicitAutograd operators. Around the tensors is
+// libtorch's functionalization, which replaces in-place operators within formulas. One boxed fallback for
+// Fake sees each call made below autograd: it records the call, and makes the results by a call without data.
 //
 // `Fake` is marked as "to be deleted" in libtorch's DispatchKey.h. RecordBackwardTest names what broke if
 // another version of libtorch records something else.
@@ -38,7 +38,7 @@ namespace {
 /// A tensor without data on the CPU. Its backend key is Meta, so that libtorch's formulas take the branches
 /// that read no values (ATen/TensorSubclassLikeUtils.h).
 struct FakeTensor : c10::TensorImpl {
-  FakeTensor(Tensor tensor, RecordedTensor number)
+  FakeTensor(Tensor tensor, TensorId number)
       : TensorImpl(c10::DispatchKeySet({DispatchKey::Fake, DispatchKey::Meta}), tensor.dtype(),
                    c10::Device(at::kCPU)),
         meta(std::move(tensor)), number(number) {
@@ -48,7 +48,7 @@ struct FakeTensor : c10::TensorImpl {
 
   void copyGeometry() { set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset()); }
 
-  // What autograd saves of a result keeps the number.
+  // A SavedVariable of an output is a detached copy; it keeps the tensor's id.
   template <typename Version> c10::intrusive_ptr<TensorImpl> copy(Version &&version, bool allows) const {
     auto copied = c10::make_intrusive<FakeTensor>(meta, number);
     copied->set_version_counter(std::forward<Version>(version));
@@ -66,7 +66,7 @@ struct FakeTensor : c10::TensorImpl {
 
   /// On the meta device: stands for this tensor in calls without data.
   Tensor meta;
-  RecordedTensor number;
+  TensorId number;
 };
 
 /// A call as the fallback sees it. Its tensors are fake or constants.
@@ -79,7 +79,7 @@ struct Recorder {
   Tensor wrap(Tensor meta) { return Tensor(c10::make_intrusive<FakeTensor>(std::move(meta), tensors++)); }
 
   std::vector<FakeCall> calls;
-  RecordedTensor tensors = 0;
+  TensorId tensors = 0;
 };
 } // namespace
 
@@ -143,8 +143,7 @@ static void recordCall(const c10::OperatorHandle &op, c10::DispatchKeySet, torch
   at::AutoDispatchBelowADInplaceOrView belowAutograd;
   std::vector<IValue> operands = torch::jit::pop(*stack, op.schema().arguments().size());
   std::unordered_map<c10::TensorImpl *, Tensor> fakeOfMeta;
-  // Functionalization checks the shapes of in-place changes by calls on meta tensors, which are none of the
-  // program's.
+  // Functionalization checks the shapes of in-place changes by calls on meta tensors, which are not recorded.
   bool isRecorded = true;
   torch::jit::Stack onMeta;
   for (const IValue &operand : operands)
@@ -185,7 +184,7 @@ static void registerFallback() {
   }();
 }
 
-static RecordedTensor numberOf(const Tensor &tensor) {
+static TensorId idOf(const Tensor &tensor) {
   FakeTensor *fake = fakeOf(tensor);
   return fake ? fake->number : -1;
 }
@@ -204,13 +203,13 @@ static RecordedValue toRecorded(const IValue &value) {
       value.isTensor() ? RecordedValue::Kind::Tensor : RecordedValue::Kind::Tensors, {}, {}};
   for (const Tensor &tensor : tensors) {
     TORCH_CHECK(!tensor.defined() || fakeOf(tensor), "a formula makes a list with a constant tensor");
-    recorded.tensors.push_back(numberOf(tensor));
+    recorded.tensors.push_back(idOf(tensor));
   }
   // An optional tensor that is absent is not among the tensors.
   if (value.isOptionalTensorList()) {
     recorded.tensors.clear();
     for (const std::optional<Tensor> &tensor : value.toOptionalTensorList())
-      recorded.tensors.push_back(tensor ? numberOf(*tensor) : -1);
+      recorded.tensors.push_back(tensor ? idOf(*tensor) : -1);
   }
   return recorded;
 }
@@ -254,7 +253,7 @@ static Tensor makeInput(const Tensor &like) {
 }
 
 Recording recordBackward(const torch::jit::Operator &callee, const torch::jit::Stack &operands,
-                         const std::vector<Tensor> &gradients, const std::vector<bool> &isWanted) {
+                         const std::vector<Tensor> &gradients, const std::vector<bool> &needsInputGrad) {
   registerFallback();
   registerMetaKernels();
   std::lock_guard lock(recording);
@@ -274,9 +273,9 @@ Recording recordBackward(const torch::jit::Operator &callee, const torch::jit::S
       if (!tensor.defined())
         return tensor;
       Tensor input = makeInput(tensor);
-      if (isWanted[result.operands.size()])
+      if (needsInputGrad[result.operands.size()])
         wanted.push_back(input.requires_grad_());
-      result.operands.push_back(numberOf(input));
+      result.operands.push_back(idOf(input));
       return input;
     }));
   // What formulas make of sizes alone (zeros) is to be recorded, too.
@@ -285,22 +284,22 @@ Recording recordBackward(const torch::jit::Operator &callee, const torch::jit::S
   callee.getOperation()(stack);
   std::vector<Tensor> differentiated, given;
   for (auto [i, tensor] : llvm::enumerate(tensorsOf(stack))) {
-    result.results.push_back(numberOf(tensor));
-    result.resultGradients.push_back(-1);
+    result.results.push_back(idOf(tensor));
+    result.gradOutputs.push_back(-1);
     if (!gradients[i].defined() || !tensor.defined() || !tensor.requires_grad())
       continue;
     differentiated.push_back(tensor);
     given.push_back(makeInput(gradients[i]));
-    result.resultGradients.back() = numberOf(given.back());
+    result.gradOutputs.back() = idOf(given.back());
   }
-  result.forward = ours.calls.size();
-  result.operandGradients.assign(result.operands.size(), -1);
+  result.numForwardCalls = ours.calls.size();
+  result.gradInputs.assign(result.operands.size(), -1);
   if (!differentiated.empty()) {
     const auto found = torch::autograd::grad(differentiated, wanted, given, /*retain_graph=*/{},
                                              /*create_graph=*/false, /*allow_unused=*/true);
-    for (size_t i = 0, next = 0; i < isWanted.size(); ++i)
-      if (isWanted[i])
-        result.operandGradients[i] = numberOf(found[next++]);
+    for (size_t i = 0, next = 0; i < needsInputGrad.size(); ++i)
+      if (needsInputGrad[i])
+        result.gradInputs[i] = idOf(found[next++]);
   }
   TORCH_CHECK(!missing.found, callee.schema().name(), " has no derivative");
   for (const FakeCall &call : ours.calls)

@@ -7,8 +7,8 @@ using namespace mlir;
 
 namespace cleave {
 
-WithoutData::WithoutData() : threads(at::get_num_threads()) { at::set_num_threads(1); }
-WithoutData::~WithoutData() { at::set_num_threads(threads); }
+MetaRunGuard::MetaRunGuard() : threads(at::get_num_threads()) { at::set_num_threads(1); }
+MetaRunGuard::~MetaRunGuard() { at::set_num_threads(threads); }
 
 Samples::Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
                  bool onlyTraced)

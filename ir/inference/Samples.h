@@ -16,11 +16,11 @@
 
 namespace cleave {
 
-/// While it lives, operators record nothing for autograd and run on one thread, since they are small here.
-class WithoutData {
+/// For runs on meta tensors: inference mode, and one thread, since calls are too small to share.
+class MetaRunGuard {
 public:
-  WithoutData();
-  ~WithoutData();
+  MetaRunGuard();
+  ~MetaRunGuard();
 
 private:
   c10::InferenceMode inference;

@@ -181,7 +181,7 @@ static void collectStorages(func::FuncOp function, const MetaInterpreter &sample
 
 static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced) {
   registerMetaKernels();
-  WithoutData withoutData;
+  MetaRunGuard guard;
   InferredValues result;
   result.limits = limitsOf(function);
   auto samples = sample(function, result.limits, onlyTraced);

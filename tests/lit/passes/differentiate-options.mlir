@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --pass-pipeline='builtin.module(func.func(differentiate{loss=second weights=a.* arguments=x}))' | FileCheck %s
+// RUN: cleave-opt %s --pass-pipeline='builtin.module(func.func(differentiate{loss=second trainable=a.* inputs=x}))' | FileCheck %s
 
 // Of `second`, with respect to weights that match and the argument; no gradient is computed that nobody wants.
 // CHECK-LABEL: func.func @options(

@@ -5,7 +5,7 @@ from transformers.models.auto import modeling_auto
 
 from cleave_trace.errors import TraceError
 
-CTC_LABELS = 16  # a sequence; fewer than the frames of SAMPLES
+CTC_LABELS = 16  # per sequence; must be fewer than the encoder's frames of the sound
 
 TEXT = ("CAUSAL_LM", "MASKED_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 CLASSES = ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION", "VIDEO_CLASSIFICATION", "AUDIO_CLASSIFICATION",

@@ -63,7 +63,7 @@ def calling_module(paths):
 
 
 def calling_line():
-    """File and line where the module called the function that gradients.GradientCut is calling."""
+    """File and line where the module called the function that gradients.DetachUnderNoGrad is calling."""
     between = (gradients.__file__, torch.overrides.__file__, torch._tensor.__file__)
     frame = sys._getframe(1)
     while frame.f_code.co_filename != gradients.__file__:

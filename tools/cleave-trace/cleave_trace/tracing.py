@@ -62,7 +62,7 @@ def trace(module, example, seed=0, train=False):
     marking.mark_outputs(module)
     values = tuple(inputs.values())
     functions = marking.functions_inlined(gradients.check_function if train else None)
-    recorded = gradients.recorded() if train else contextlib.nullcontext()
+    recorded = gradients.tracing_gradients() if train else contextlib.nullcontext()
     with functions, no_fused_layers(), notes.fixed_values(module) as fixed, recorded:
         script = answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
                         "TorchScript cannot trace the module", seed)

@@ -65,7 +65,7 @@ static std::string gradientPasses(const GradientOptions &options) {
     passes += "attach-loss{loss='" + options.loss + "'},";
   passes += "differentiate";
   if (!options.trainable.empty())
-    passes += "{weights=" + llvm::join(options.trainable, ",") + "}";
+    passes += "{trainable=" + llvm::join(options.trainable, ",") + "}";
   return passes + ",fold-sizes,canonicalize,cse,infer-types";
 }
 

@@ -321,7 +321,7 @@ Tensors tensorsIn(const torch::jit::Stack &stack) {
 /// Results and gradients of the call by libtorch.
 struct Eager {
   Eager(const GradientCase &tested, const CallText &text, const Tensors &inputs, const Sizes &sizes) {
-    Tensors leaves, differentiated, cotangents;
+    Tensors leaves, differentiated, gradOutputs;
     for (auto [input, argument] : llvm::zip(inputs, text.tensors))
       leaves.push_back(input.detach().clone().requires_grad_(!argument.isFixed));
     torch::jit::Stack stack = text.operands(leaves, sizes);
@@ -333,13 +333,13 @@ struct Eager {
       if (!isUsed.back())
         continue;
       differentiated.push_back(result);
-      cotangents.push_back((result.detach() * 3.0 + 1).sin());
+      gradOutputs.push_back((result.detach() * 3.0 + 1).sin());
     }
     Tensors wanted;
     for (const at::Tensor &leaf : leaves)
       if (leaf.requires_grad())
         wanted.push_back(leaf);
-    auto found = torch::autograd::grad(differentiated, wanted, cotangents, {}, false, /*allow_unused=*/true);
+    auto found = torch::autograd::grad(differentiated, wanted, gradOutputs, {}, false, /*allow_unused=*/true);
     size_t next = 0;
     for (const at::Tensor &leaf : leaves)
       gradients.push_back(leaf.requires_grad() ? found[next++] : at::Tensor());
@@ -360,14 +360,14 @@ protected:
   }
 
   /// Makes the function, and adds gradients of its arguments that are not fixed. False with a `reason`.
-  bool differentiated() {
+  bool tryDifferentiate() {
     at::manual_seed(7);
     Eager example(tested, text, makeInputs(kExample), kExample);
     module = parseSourceString<ModuleOp>(text.text(example.isUsed, example.lengths), &context());
     function = *module->getOps<func::FuncOp>().begin();
-    DerivativeOptions options;
+    DifferentiateOptions options;
     options.loss = "loss";
-    options.ofArgument = [&](StringRef name) {
+    options.wantsInputGradient = [&](StringRef name) {
       unsigned index = text.tensors.size();
       name.drop_front(name.size() ? 1 : 0).getAsInteger(10, index);
       return index < text.tensors.size() && !text.tensors[index].isFixed;
@@ -395,13 +395,13 @@ void expectSame(const at::Tensor &found, const at::Tensor &expected, const std::
   EXPECT_LE((found - expected).abs().max().item<double>(), allowed) << what << "\n" << found << expected;
 }
 
-TEST_P(RefusedDerivativeTest, SaysWhy) {
-  EXPECT_FALSE(differentiated());
+TEST_P(RefusedDerivativeTest, NamesTheOperator) {
+  EXPECT_FALSE(tryDifferentiate());
   EXPECT_NE(reason.find(tested.name + " has no gradient: "), std::string::npos) << reason;
 }
 
 TEST_P(DifferentiateTest, EqualsAutograd) {
-  ASSERT_TRUE(differentiated()) << reason;
+  ASSERT_TRUE(tryDifferentiate()) << reason;
   std::string shown;
   llvm::raw_string_ostream(shown) << *module;
 
@@ -429,7 +429,7 @@ TEST_P(DifferentiateTest, EqualsAutograd) {
   }
 }
 
-/// The operator and its place in the table.
+/// The operator and its index in the list.
 std::string nameOf(const testing::TestParamInfo<GradientCase> &info) {
   std::string name = info.param.name + "_" + std::to_string(info.index);
   for (char &c : name)

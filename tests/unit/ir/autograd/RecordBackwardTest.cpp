@@ -18,10 +18,10 @@ std::vector<std::string> namesOf(const Recording &recording, size_t first, size_
   return names;
 }
 std::vector<std::string> forwardOf(const Recording &recording) {
-  return namesOf(recording, 0, recording.forward);
+  return namesOf(recording, 0, recording.numForwardCalls);
 }
 std::vector<std::string> backwardOf(const Recording &recording) {
-  return namesOf(recording, recording.forward, recording.calls.size());
+  return namesOf(recording, recording.numForwardCalls, recording.calls.size());
 }
 
 Recording record(const std::string &name, const torch::jit::Stack &operands,
@@ -37,7 +37,7 @@ TEST(RecordBackwardTest, FallbackBelowAutogradSeesTheCalls) {
   // The formula saves the result, with its number.
   EXPECT_EQ(recording.calls[1].operands[1].tensors, recording.results)
       << "what autograd saves no longer keeps the number of a tensor";
-  EXPECT_EQ(recording.operandGradients, recording.calls[1].results[0].tensors);
+  EXPECT_EQ(recording.gradInputs, recording.calls[1].results[0].tensors);
 }
 
 TEST(RecordBackwardTest, InPlaceChangesAreFunctional) {
@@ -48,7 +48,7 @@ TEST(RecordBackwardTest, InPlaceChangesAreFunctional) {
         << call.irName << ": functionalization no longer stands around the recorder";
 }
 
-TEST(RecordBackwardTest, DecompositionsAreSeenWhole) {
+TEST(RecordBackwardTest, CompositeExplicitOperatorsAreNotDecomposed) {
   Recording recording =
       record("aten.layer_norm",
              {at::ones({4, 6}), std::vector<int64_t>{6}, at::ones({6}), at::ones({6}), 1e-5, true},
@@ -61,7 +61,7 @@ TEST(RecordBackwardTest, GradientsThatAreNotWantedAreNotComputed) {
   Recording recording =
       record("aten.mm", {at::ones({2, 3}), at::ones({3, 4})}, {at::ones({2, 4})}, {false, true});
   EXPECT_THAT(backwardOf(recording), testing::Contains("aten.mm").Times(1));
-  EXPECT_EQ(recording.operandGradients[0], -1);
+  EXPECT_EQ(recording.gradInputs[0], -1);
 }
 
 TEST(RecordBackwardTest, ConstantsOfFormulasAreNumbers) {
@@ -77,7 +77,7 @@ TEST(RecordBackwardTest, WhatDependsOnDataFails) {
   EXPECT_ANY_THROW(record("aten.masked_select", {at::ones({4}), at::ones({4}, at::kBool)}, {at::ones({4})},
                           {true, false}));
   // The recorder works again after a failure.
-  EXPECT_EQ(record("aten.exp", {at::ones({2})}, {at::ones({2})}, {true}).forward, 1u);
+  EXPECT_EQ(record("aten.exp", {at::ones({2})}, {at::ones({2})}, {true}).numForwardCalls, 1u);
 }
 
 } // namespace

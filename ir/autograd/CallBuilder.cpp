@@ -1,5 +1,5 @@
-//===- StepBuilder.cpp - Steps of a backward rule as operations -----------===//
-#include "ir/autograd/StepBuilder.h"
+//===- CallBuilder.cpp - Calls of a backward rule as operations -----------===//
+#include "ir/autograd/CallBuilder.h"
 #include "ir/OperatorDialect.h"
 
 using namespace mlir;
@@ -30,25 +30,25 @@ static Type typeOfConstant(const c10::IValue &value, MLIRContext *context) {
   return cleave::AnyType::get(context);
 }
 
-Value StepBuilder::constant(Type type, Attribute value) {
+Value CallBuilder::constant(Type type, Attribute value) {
   return run(b.create<ConstantOp>(location, type, value).getOperation())->getResult(0);
 }
 
-Value StepBuilder::call(StringRef irName, ValueRange operands) {
+Value CallBuilder::call(StringRef irName, ValueRange operands) {
   return run(OperatorOp::create(b, location, irName, operands, UnknownTensorType::get(b.getContext())))
       ->getResult(0);
 }
 
-ValueRange StepBuilder::unpack(Value aggregate, unsigned length) {
+ValueRange CallBuilder::unpack(Value aggregate, unsigned length) {
   SmallVector<Type> types(length, UnknownTensorType::get(b.getContext()));
   return run(b.create<UnpackOp>(location, types, aggregate).getOperation())->getResults();
 }
 
-Value StepBuilder::sum(Value left, Value right) {
+Value CallBuilder::sum(Value left, Value right) {
   return call("aten.add.Tensor", {left, right, constant(b.getI64Type(), b.getI64IntegerAttr(1))});
 }
 
-Value StepBuilder::size(const RuleSize &size, ValueOf valueOf) {
+Value CallBuilder::size(const RuleSize &size, ValueOf valueOf) {
   const SymbolicDim &dim = size.expression;
   if (size.tensor.source != RuleTensor::Source::Absent)
     return run(OperatorOp::create(
@@ -61,12 +61,12 @@ Value StepBuilder::size(const RuleSize &size, ValueOf valueOf) {
   return run(b.create<SizeOp>(location, b.getI64Type(), dim.str()).getOperation())->getResult(0);
 }
 
-Value StepBuilder::list(Type element, ValueRange items) {
+Value CallBuilder::list(Type element, ValueRange items) {
   return run(b.create<ListOp>(location, ListType::get(b.getContext(), element), items).getOperation())
       ->getResult(0);
 }
 
-Value StepBuilder::number(const RuleOperand &operand, ValueOf valueOf) {
+Value CallBuilder::number(const RuleOperand &operand, ValueOf valueOf) {
   if (operand.kind == RuleOperand::Kind::Size)
     return size(operand.sizes[0], valueOf);
   Value number = constant(b.getF64Type(), b.getF64FloatAttr(operand.constant.toDouble()));
@@ -79,7 +79,7 @@ Value StepBuilder::number(const RuleOperand &operand, ValueOf valueOf) {
       ->getResult(0);
 }
 
-Value StepBuilder::asTensor(Value number, at::ScalarType dtype) {
+Value CallBuilder::asTensor(Value number, at::ScalarType dtype) {
   Value none = constant(b.getNoneType(), b.getUnitAttr());
   Value code = constant(b.getI64Type(), b.getI64IntegerAttr(int64_t(dtype)));
   return call("aten.scalar_tensor", {number, code, none, none, none});
@@ -111,16 +111,16 @@ static const OperatorSchema *overloadWithNumber(const OperatorSchema &schema, si
   return nullptr;
 }
 
-void StepBuilder::build(const RuleStep &step, llvm::function_ref<Value(RuleTensor)> valueOf,
+void CallBuilder::build(const RuleCall &call, llvm::function_ref<Value(RuleTensor)> valueOf,
                         SmallVector<Value> &results) {
-  const OperatorSchema *schema = findSchema(step.irName);
+  const OperatorSchema *schema = findSchema(call.irName);
   Type tensor = UnknownTensorType::get(b.getContext());
   auto valueOrNone = [&](RuleTensor of) {
     Value value = valueOf(of);
     return value ? value : constant(b.getNoneType(), b.getUnitAttr());
   };
   SmallVector<Value> operands;
-  for (auto [i, operand] : llvm::enumerate(step.operands)) {
+  for (auto [i, operand] : llvm::enumerate(call.operands)) {
     if (operand.asTensor) {
       Value made = number(operand, valueOf);
       const OperatorSchema *scalar = overloadWithNumber(*schema, i);
@@ -144,24 +144,24 @@ void StepBuilder::build(const RuleStep &step, llvm::function_ref<Value(RuleTenso
     }
   }
   SmallVector<Type> types;
-  for (std::optional<unsigned> length : step.listLengths)
+  for (std::optional<unsigned> length : call.listLengths)
     types.push_back(length ? ListType::get(b.getContext(), tensor) : tensor);
   Operation *op = run(OperatorOp::create(b, location, schema->irName, operands, types));
-  for (auto [result, length] : llvm::zip(op->getResults(), step.listLengths))
+  for (auto [result, length] : llvm::zip(op->getResults(), call.listLengths))
     if (length)
       llvm::append_range(results, unpack(result, *length));
     else
       results.push_back(result);
 }
 
-void StepBuilder::build(const BackwardRule &rule, size_t first, size_t last,
+void CallBuilder::build(const BackwardRule &rule, size_t first, size_t last,
                         llvm::function_ref<Value(RuleTensor)> valueOf,
                         std::vector<SmallVector<Value>> &made) {
   for (size_t i = first; i < last; ++i)
     build(
-        rule.steps[i],
+        rule.calls[i],
         [&](RuleTensor of) {
-          return of.source == RuleTensor::Source::Step ? made[of.step][of.index] : valueOf(of);
+          return of.source == RuleTensor::Source::Call ? made[of.call][of.index] : valueOf(of);
         },
         made.emplace_back());
 }

@@ -1,10 +1,10 @@
-//===- StepBuilder.h - Steps of a backward rule as operations ---*- C++ -*-===//
+//===- CallBuilder.h - Calls of a backward rule as operations ---*- C++ -*-===//
 //
 // Private to ir/autograd/.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_IR_AUTOGRAD_STEPBUILDER_H
-#define CLEAVE_IR_AUTOGRAD_STEPBUILDER_H
+#ifndef CLEAVE_IR_AUTOGRAD_CALLBUILDER_H
+#define CLEAVE_IR_AUTOGRAD_CALLBUILDER_H
 
 #include "ir/autograd/BackwardRules.h"
 #include "mlir/IR/Builders.h"
@@ -12,11 +12,11 @@
 namespace cleave {
 
 /// Builds operations and runs each at all samples, so that the types of what it gives are known.
-class StepBuilder {
+class CallBuilder {
 public:
-  explicit StepBuilder(Samples &samples, mlir::MLIRContext *context) : samples(samples), b(context) {}
+  explicit CallBuilder(Samples &samples, mlir::MLIRContext *context) : samples(samples), b(context) {}
 
-  mlir::OpBuilder &builder() { return b; }
+  mlir::OpBuilder &opBuilder() { return b; }
   void setLocation(mlir::Location now) { location = now; }
 
   mlir::Value constant(mlir::Type type, mlir::Attribute value);
@@ -27,8 +27,8 @@ public:
   mlir::Value sum(mlir::Value left, mlir::Value right);
   mlir::Value list(mlir::Type element, mlir::ValueRange items);
 
-  /// Builds steps [first, last) of the rule. `valueOf` gives what is no result of a step; `made` has the
-  /// tensors of all steps built so far.
+  /// Builds calls [first, last) of the rule. `valueOf` gives operands, results and gradients of the
+  /// operation; `made` has the tensors of the calls built so far.
   void build(const BackwardRule &rule, size_t first, size_t last,
              llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
              std::vector<llvm::SmallVector<mlir::Value>> &made);
@@ -43,7 +43,7 @@ private:
   mlir::Value number(const RuleOperand &operand, ValueOf valueOf);
   mlir::Value size(const RuleSize &size, ValueOf valueOf);
   mlir::Value asTensor(mlir::Value number, at::ScalarType dtype);
-  void build(const RuleStep &step, llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
+  void build(const RuleCall &call, llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
              llvm::SmallVector<mlir::Value> &results);
 
   Samples &samples;
@@ -53,4 +53,4 @@ private:
 
 } // namespace cleave
 
-#endif // CLEAVE_IR_AUTOGRAD_STEPBUILDER_H
+#endif // CLEAVE_IR_AUTOGRAD_CALLBUILDER_H
