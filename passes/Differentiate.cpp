@@ -42,7 +42,7 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     Patterns trained, wanted;
     if (failed(parse(trainable, trained)) || failed(parse(inputs, wanted)))
       return signalPassFailure();
-    DifferentiateOptions options;
+    DerivativeOptions options;
     options.loss = loss;
     if (!trained.empty())
       options.isTrainable = [&](StringRef name) { return matches(trained, name); };

@@ -133,8 +133,9 @@ def AttachLoss : Pass<"attach-loss", "::mlir::func::FuncOp"> {
     `label_smoothing`), `nll` (`ignore_index`), `mse`, `l1`, `smooth_l1` (`beta`), `huber` (`delta`), `kl_div` (`log_target`),
     `binary_cross_entropy`, `binary_cross_entropy_with_logits`. A result may be named by the end of its name (`logits`).
 
-    Classes are in the last dimension of the result if the labels have the sizes of the others, else in dimension 1. With
-    `shift`, for language models, the label of a position is the one that follows it.
+    Classes are in the last dimension of the result if the target has the sizes of the others, or in dimension 1;
+    `class_dim=-1` or `class_dim=1` says so where both may be. With `shift`, for language models, the label of a position is
+    the one that follows it.
   }];
   let options = [Option<"loss", "loss", "std::string", "\"\"", "NAME(RESULT, TARGET, OPTION=VALUE, …)">];
   let dependentDialects = ["::cleave::CleaveDialect"];

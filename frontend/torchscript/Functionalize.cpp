@@ -104,9 +104,9 @@ LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
     return failure();
   OpBuilder b(op);
   SmallVector<Type> types(5, UnknownTensorType::get(op->getContext()));
-  // The last argument only chooses among libraries.
+  // A ninth argument only chooses among libraries.
   Operation *plain =
-      OperatorOp::create(b, op->getLoc(), functional, ValueRange(*operands).drop_back(), types);
+      OperatorOp::create(b, op->getLoc(), functional, ValueRange(*operands).take_front(8), types);
   op->getResult(0).replaceAllUsesWith(plain->getResult(0));
   replaced.push_back(op);
   if (failed(assign(op->getOperand(3), plain->getResult(3), op, b)))

@@ -1,6 +1,7 @@
 //===- AttachLoss.cpp - A loss as a further result ------------------------===//
 #include "ir/autograd/AttachLoss.h"
 #include "ir/Cleave.h"
+#include "ir/DTypeCode.h"
 #include "ir/OperatorDialect.h"
 #include "ir/Signature.h"
 #include "mlir/IR/Builders.h"
@@ -50,7 +51,8 @@ static const std::map<StringRef, LossOption> &lossOptions() {
   static const std::map<StringRef, LossOption> all{
       {"ignore_index", {-100, LossOption::Int}}, {"label_smoothing", {0, LossOption::Float}},
       {"beta", {1, LossOption::Float}},          {"delta", {1, LossOption::Float}},
-      {"log_target", {0, LossOption::Bool}},     {"shift", {0, LossOption::Bool}}};
+      {"log_target", {0, LossOption::Bool}},     {"shift", {0, LossOption::Bool}},
+      {"class_dim", {0, LossOption::Int}}};
   return all;
 }
 
@@ -61,7 +63,8 @@ static const LossSignature *signatureOf(StringRef name) {
 }
 
 static bool takes(const LossSignature &signature, StringRef option) {
-  return llvm::is_contained(signature.arguments, option) || (option == "shift" && signature.hasClasses);
+  return llvm::is_contained(signature.arguments, option) ||
+         ((option == "shift" || option == "class_dim") && signature.hasClasses);
 }
 
 //===- The text -----------------------------------------------------------===//
@@ -143,6 +146,7 @@ private:
     return given == loss.options.end() ? lossOptions().at(name).defaultValue : given->second;
   }
   /// Shifts if asked; reshapes a result to [N, classes] and class indices to [N].
+  LogicalResult convert(Value &target, Type result, Type given);
   LogicalResult shiftAndFlatten(Value &result, Value &target);
 
   func::FuncOp function;
@@ -163,17 +167,21 @@ static SmallVector<std::string> sizesOf(RankedTensorType type) {
 
 Value LossBuilder::findResult() {
   std::vector<std::string> names;
-  Value found;
+  SmallVector<Value> exact, suffixed;
   for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
     auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
     names.push_back(name ? name.str() : "result " + std::to_string(i));
-    if (name && (name.getValue() == loss.result || name.getValue().ends_with("." + loss.result)))
-      found = found && name.getValue() != loss.result ? found : terminator->getOperand(i);
+    if (name && name.getValue() == loss.result)
+      exact.push_back(terminator->getOperand(i));
+    else if (name && name.getValue().ends_with("." + loss.result))
+      suffixed.push_back(terminator->getOperand(i));
   }
-  if (!found)
-    function.emitError() << "the loss: found no result '" << loss.result << "', expected one of "
-                         << llvm::join(names, ", ");
-  return found;
+  const SmallVector<Value> &found = exact.empty() ? suffixed : exact;
+  if (found.size() == 1)
+    return found[0];
+  function.emitError() << "the loss: found " << (found.empty() ? "no" : "several") << " results '"
+                       << loss.result << "', expected one of " << llvm::join(names, ", ");
+  return {};
 }
 
 Value LossBuilder::findTarget() {
@@ -215,7 +223,15 @@ LogicalResult LossBuilder::shiftAndFlatten(Value &result, Value &target) {
   if (sizes.size() > 1)
     withoutSecond.erase(withoutSecond.begin() + 1);
   const bool isShifted = option("shift") != 0;
-  if (given == withoutLast && (!isShifted || sizes.size() > 1)) {
+  const int64_t classDim = option("class_dim");
+  if (classDim != 0 && classDim != 1 && classDim != -1)
+    return function.emitError() << "the loss: found class_dim " << classDim << ", expected 1 or -1";
+  const bool mayBeLast = given == withoutLast && classDim != 1,
+             mayBeSecond = given == withoutSecond && classDim != -1 && !isShifted;
+  if (mayBeLast && mayBeSecond && sizes.size() > 2)
+    return function.emitError() << "the loss: classes may be the last dimension of " << resultType
+                                << ", or dimension 1, expected class_dim=-1 or class_dim=1";
+  if (mayBeLast && (!isShifted || sizes.size() > 1)) {
     if (ShapedType::isDynamic(resultType.getShape().back()))
       return function.emitError() << "the loss: the number of classes is dynamic";
     const int64_t classes = resultType.getShape().back(), last = int64_t(given.size()) - 1;
@@ -230,11 +246,24 @@ LogicalResult LossBuilder::shiftAndFlatten(Value &result, Value &target) {
     }
     return success();
   }
-  if (given == withoutSecond && !isShifted)
+  if (mayBeSecond)
     return success();
   return function.emitError() << "the loss: found labels " << targetType << " for a result " << resultType
                               << ", expected the result's shape without its classes"
                               << (isShifted ? ", which are last" : ", which are last or in dimension 1");
+}
+
+/// Gives the target the dtype that the loss takes.
+LogicalResult LossBuilder::convert(Value &target, Type result, Type given) {
+  const Type wanted = signature.hasClasses ? b.getI64Type() : result;
+  if (signature.hasClasses && (!isa<IntegerType>(given) || given.isInteger(1)))
+    return function.emitError() << "the loss: found '" << loss.target << "' of " << given
+                                << ", expected integers, which are indices of classes";
+  if (given == wanted)
+    return success();
+  Value no = constant(b.getI1Type(), b.getBoolAttr(false));
+  target = call("aten.to.dtype", {target, integer(*dtypeCodeOf(wanted)), no, no, argument("weight")});
+  return success();
 }
 
 LogicalResult LossBuilder::build() {
@@ -252,6 +281,8 @@ LogicalResult LossBuilder::build() {
                                 : LogicalResult(function.emitError()
                                                 << "the loss: found '" << loss.target << "' of type "
                                                 << targetType << ", expected the shape of " << resultType);
+  if (failed(convert(target, resultType.getElementType(), targetType.getElementType())))
+    return failure();
   SmallVector<Value> operands{result, target};
   for (StringRef name : signature.arguments)
     operands.push_back(argument(name));

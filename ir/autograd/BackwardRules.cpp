@@ -25,7 +25,8 @@ static double floatOf(const c10::IValue &value) {
   return value.isDouble() ? value.toDouble() : value.toTensor().item<double>();
 }
 
-/// True if two operands differ at most in the values of integers and floats.
+/// True if two operands differ at most in sizes and numbers. Other integers (indices of dimensions, flags)
+/// are the same if the formula took the same branch.
 static bool isAlike(const RecordedValue &a, const RecordedValue &b) {
   if (a.kind != b.kind || a.tensors != b.tensors)
     return false;
@@ -63,6 +64,19 @@ static bool isAlike(const Recording &a, const Recording &b) {
 /// By sample, the sizes of a tensor; empty where it is not known.
 using Shapes = std::vector<std::vector<int64_t>>;
 
+/// True if integers that are no sizes are the same: indices of dimensions, flags. They are not where sizes of
+/// 1 let a formula take another branch.
+static bool hasSameDimensions(const Recording &a, const Recording &b) {
+  return llvm::all_of(llvm::zip(a.calls, b.calls), [](auto calls) {
+    auto &[left, right] = calls;
+    return llvm::all_of(llvm::zip(left.operands, right.operands), [](auto operands) {
+      auto &[x, y] = operands;
+      const bool isDimension = !x.isSize && !x.isScalar && (x.constant.isInt() || x.constant.isIntList());
+      return !isDimension || x.constant == y.constant;
+    });
+  });
+}
+
 namespace {
 /// Makes a rule of the recordings at all samples, which differ at most in the values of integers and floats.
 class RuleMaker {
@@ -81,9 +95,6 @@ private:
   using Get = llvm::function_ref<int64_t(const Recording &)>;
   /// The size that is `get` of the recording at each sample; nothing if none is.
   std::optional<RuleSize> fit(Get get);
-  /// The value at all samples, edges (see DimFitter) not counted.
-  std::optional<RuleSize> constantExceptAtEdges(Get get);
-  std::optional<RuleOperand> makeInteger(const RecordedValue &recorded, Get get);
   std::optional<RuleOperand> makeFloat(llvm::function_ref<double(const Recording &)> get);
   std::optional<RuleOperand> makeOperand(size_t call, size_t operand);
   llvm::Expected<RuleCall> makeCall(size_t call);
@@ -118,28 +129,6 @@ std::optional<RuleSize> RuleMaker::fit(Get get) {
           }))
         return RuleSize{{}, {Source::Operand, unsigned(index)}, unsigned(dim)};
   return std::nullopt;
-}
-
-std::optional<RuleSize> RuleMaker::constantExceptAtEdges(Get get) {
-  for (auto [i, recording] : llvm::enumerate(recordings))
-    if (recording && !fitter.isEdge(i) && get(*recording) != get(reference))
-      return std::nullopt;
-  return RuleSize{SymbolicDim::constant(get(reference)), {}, 0};
-}
-
-std::optional<RuleOperand> RuleMaker::makeInteger(const RecordedValue &recorded, Get get) {
-  // Integers that are no sizes (indices of dimensions, flags) may differ at edges: at size 1 a formula may
-  // take another branch with the same result.
-  const bool isNumber = recorded.constant.isTensor();
-  auto size = recorded.isSize || isNumber ? fit(get) : constantExceptAtEdges(get);
-  if (!size)
-    size = fit(get);
-  if (!size)
-    return std::nullopt;
-  RuleOperand made;
-  made.kind = RuleOperand::Kind::Size;
-  made.sizes = {*size};
-  return made;
 }
 
 /// A number that is the same at all samples, or one divided by a size, as in means and variances: the
@@ -185,26 +174,31 @@ std::optional<RuleOperand> RuleMaker::makeOperand(size_t call, size_t operand) {
       made.tensors.push_back(tensorOf(number));
     return made;
   }
-  if (isInteger(recorded.constant) || isFloat(recorded.constant)) {
-    auto number =
-        isInteger(recorded.constant)
-            ? makeInteger(recorded,
-                          [&](const Recording &recording) { return integerOf(constantIn(recording)); })
-            : makeFloat([&](const Recording &recording) { return floatOf(constantIn(recording)); });
+  if (isFloat(recorded.constant)) {
+    auto number = makeFloat([&](const Recording &recording) { return floatOf(constantIn(recording)); });
     if (number && recorded.constant.isTensor())
       number->asTensor = recorded.constant.toTensor().scalar_type();
     return number;
+  }
+  if (isInteger(recorded.constant)) {
+    auto size = fit([&](const Recording &recording) { return integerOf(constantIn(recording)); });
+    if (!size)
+      return std::nullopt;
+    made.kind = RuleOperand::Kind::Size;
+    made.sizes = {*size};
+    if (recorded.constant.isTensor())
+      made.asTensor = recorded.constant.toTensor().scalar_type();
+    return made;
   }
   made.constant = recorded.constant;
   if (!recorded.constant.isIntList())
     return made;
   made.kind = RuleOperand::Kind::Sizes;
   for (size_t i = 0; i < recorded.constant.toIntList().size(); ++i) {
-    auto item = makeInteger(
-        recorded, [&](const Recording &recording) { return constantIn(recording).toIntList().get(i); });
-    if (!item)
+    auto size = fit([&](const Recording &recording) { return constantIn(recording).toIntList().get(i); });
+    if (!size)
       return std::nullopt;
-    made.sizes.push_back(item->sizes[0]);
+    made.sizes.push_back(*size);
   }
   return made;
 }
@@ -214,6 +208,9 @@ llvm::Expected<RuleCall> RuleMaker::makeCall(size_t call) {
   RuleCall made;
   made.irName = recorded.irName;
   for (size_t i = 0; i < recorded.operands.size(); ++i) {
+    if (recorded.operands[i].constant.isComplexDouble())
+      return llvm::createStringError("its backward pass calls " + recorded.irName +
+                                     " with a complex number, which the IR has no constants of");
     auto operand = makeOperand(call, i);
     if (!operand)
       return llvm::createStringError("no expression of the dynamic dimensions fits argument " +
@@ -431,7 +428,13 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
         return llvm::createStringError("its operands have shapes that depend on data");
       continue;
     }
-    for (auto [index, tensor] : llvm::enumerate(tensorsIn(*stack)))
+    const std::vector<at::Tensor> tensors = tensorsIn(*stack);
+    if (tensors.size() != needsInputGrad.size()) {
+      if (!mayFail)
+        return llvm::createStringError("the number of its operands depends on sizes");
+      continue;
+    }
+    for (auto [index, tensor] : llvm::enumerate(tensors))
       shapes[index][i] = tensor.sizes().vec();
     if (i == 0)
       for (const c10::IValue &operand : *stack)
@@ -449,10 +452,12 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
   }
   std::vector<const Recording *> alike;
   for (auto [i, recording] : llvm::enumerate(recordings)) {
-    const bool isSame = recording && isAlike(*recording, *recordings[0]);
+    const bool isSame = recording && isAlike(*recording, *recordings[0]) &&
+                        (!samples.fitter.isEdge(i) || hasSameDimensions(*recording, *recordings[0]));
     if (recording && !isSame && !samples.fitter.isEdge(i))
       return llvm::createStringError(
-          "its backward pass calls other operators at other sizes; leave the dimensions out of --dynamic");
+          "its backward pass calls other operators at other sizes; trace with sizes of 2 and more, or "
+          "leave the dimensions out of --dynamic");
     alike.push_back(isSame ? &*recording : nullptr);
   }
   return RuleMaker(alike, *recordings[0], samples.fitter, shapes, floats).make();

@@ -1,6 +1,7 @@
 //===- CallBuilder.cpp - Calls of a backward rule as operations -----------===//
 #include "ir/autograd/CallBuilder.h"
 #include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
 
 using namespace mlir;
 
@@ -85,6 +86,14 @@ Value CallBuilder::asTensor(Value number, at::ScalarType dtype) {
   return call("aten.scalar_tensor", {number, code, none, none, none});
 }
 
+Value CallBuilder::zerosOfChannels(Value tensor) {
+  Value dim = constant(b.getI64Type(), b.getI64IntegerAttr(1)),
+        none = constant(b.getNoneType(), b.getUnitAttr());
+  Value channels =
+      run(OperatorOp::create(b, location, "aten.size.int", {tensor, dim}, b.getI64Type()))->getResult(0);
+  return call("aten.new_zeros", {tensor, list(b.getI64Type(), channels), none, none, none, none});
+}
+
 /// The overload of an operator that takes a number in the place of tensor `operand`; null if there is none.
 static const OperatorSchema *overloadWithNumber(const OperatorSchema &schema, size_t operand) {
   const StringRef base = StringRef(schema.irName).take_until([](char c) { return c == '.'; });
@@ -146,6 +155,14 @@ void CallBuilder::build(const RuleCall &call, llvm::function_ref<Value(RuleTenso
   SmallVector<Type> types;
   for (std::optional<unsigned> length : call.listLengths)
     types.push_back(length ? ListType::get(b.getContext(), tensor) : tensor);
+  // A plan may not call a batch norm that writes its statistics, although autograd records no other.
+  if (StringRef functional = semanticsOf(schema->irName).functionalBatchNorm; !functional.empty()) {
+    schema = findSchema(functional);
+    for (size_t statistics : {3, 4})
+      if (isa<NoneType>(operands[statistics].getType()))
+        operands[statistics] = zerosOfChannels(operands[0]);
+    types.resize(schema->results.size(), tensor);
+  }
   Operation *op = run(OperatorOp::create(b, location, schema->irName, operands, types));
   for (auto [result, length] : llvm::zip(op->getResults(), call.listLengths))
     if (length)

@@ -42,6 +42,8 @@ private:
   using ValueOf = llvm::function_ref<mlir::Value(RuleTensor)>;
   mlir::Value number(const RuleOperand &operand, ValueOf valueOf);
   mlir::Value size(const RuleSize &size, ValueOf valueOf);
+  /// Zeros, one for each channel (dimension 1) of the tensor.
+  mlir::Value zerosOfChannels(mlir::Value tensor);
   mlir::Value asTensor(mlir::Value number, at::ScalarType dtype);
   void build(const RuleCall &call, llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
              llvm::SmallVector<mlir::Value> &results);

@@ -4,6 +4,7 @@
 #include "ir/autograd/CallBuilder.h"
 #include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -32,7 +33,7 @@ struct TensorRef {
 /// One run over a function. Gradients are found from the last operation to the first.
 class Differentiator {
 public:
-  Differentiator(func::FuncOp function, const DifferentiateOptions &options, Samples &samples)
+  Differentiator(func::FuncOp function, const DerivativeOptions &options, Samples &samples)
       : function(function), options(options), samples(samples), rules(samples),
         builder(samples, function.getContext()) {}
 
@@ -50,7 +51,7 @@ private:
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
     return name ? name.getValue() : StringRef();
   }
-  bool isLoss(StringAttr name, unsigned results) const;
+  std::optional<unsigned> indexOfLoss();
   LogicalResult refuseUnknown();
   FailureOr<Value> findLoss();
   /// Finds the values computed from a trained weight or a wanted input.
@@ -64,13 +65,14 @@ private:
   bool hasGradient(Operation *op) const;
   LogicalResult visit(Operation *op);
   LogicalResult visitCall(OperatorOp op);
+  Value contiguous(Value tensor);
   /// Builds the forward calls of a rule in the place of the operation, which is erased.
-  void replace(OperatorOp op, const BackwardRule &rule, llvm::function_ref<Value(RuleTensor)> valueOf,
-               std::vector<SmallVector<Value>> &made);
+  LogicalResult replace(OperatorOp op, const BackwardRule &rule,
+                        llvm::function_ref<Value(RuleTensor)> valueOf, std::vector<SmallVector<Value>> &made);
   void addResults();
 
   func::FuncOp function;
-  const DifferentiateOptions &options;
+  const DerivativeOptions &options;
   Samples &samples;
   BackwardRules rules;
   CallBuilder builder;
@@ -159,8 +161,10 @@ void Differentiator::accumulate(TensorRef tensor, Value gradient) {
 //===- Values that require grad -------------------------------------------===//
 
 bool Differentiator::isTrainable(ParamOp param) const {
+  auto isAlias = [&](Attribute alias) { return options.isTrainable(cast<StringAttr>(alias).getValue()); };
   return param.getRole() == "parameter" && isDifferentiable({param, std::nullopt}) &&
-         options.isTrainable(param.getName());
+         (options.isTrainable(param.getName()) ||
+          (param.getAliases() && llvm::any_of(*param.getAliases(), isAlias)));
 }
 
 /// Operands, and values that regions use from outside.
@@ -184,21 +188,17 @@ void Differentiator::findRequiresGrad() {
   });
   for (Operation &op : function.getBody().front()) {
     auto call = dyn_cast<OperatorOp>(op);
+    // A gradient does not reach what an earlier request left.
+    if (isa<ReadStateOp>(op))
+      continue;
     if (!usesAny(&op, requiresGrad) || (call && semanticsOf(call.getName()).stopsGradients))
       continue;
     for (Value result : op.getResults()) {
       const c10::IValue *value = exampleOf(result);
-      if (!value || isAggregate(*value) || isDifferentiable({result, std::nullopt}))
+      if (!value || isAggregate(*value) || value->isGenericDict() || isDifferentiable({result, std::nullopt}))
         requiresGrad.insert(result);
     }
   }
-}
-
-/// True for the name of the result that is to be the loss, of `results`.
-bool Differentiator::isLoss(StringAttr name, unsigned results) const {
-  if (!options.loss.empty())
-    return name && name.getValue() == options.loss;
-  return results == 1 || (name && (name.getValue() == "loss" || name.getValue().ends_with(".loss")));
 }
 
 /// Says why the loss is not known without data.
@@ -217,30 +217,55 @@ LogicalResult Differentiator::refuseUnknown() {
              : LogicalResult(function.emitError() << "the loss has a type that depends on data");
 }
 
-FailureOr<Value> Differentiator::findLoss() {
-  Operation *terminator = function.getBody().front().getTerminator();
+/// The result that is the loss; nothing, with a diagnostic, if none is, or several may be.
+std::optional<unsigned> Differentiator::indexOfLoss() {
+  const unsigned results = function.getNumResults();
+  SmallVector<unsigned> exact, suffixed;
   std::string names;
-  for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
+  for (unsigned i = 0; i < results; ++i) {
     auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
     names += (i ? ", " : "") + (name ? name.str() : "result " + std::to_string(i));
-    if (!isLoss(name, terminator->getNumOperands()))
+    if (name && name.getValue() == (options.loss.empty() ? "loss" : StringRef(options.loss)))
+      exact.push_back(i);
+    else if (name && options.loss.empty() && name.getValue().ends_with(".loss"))
+      suffixed.push_back(i);
+  }
+  const SmallVector<unsigned> &found = exact.empty() ? suffixed : exact;
+  if (found.size() == 1)
+    return found[0];
+  if (options.loss.empty() && results == 1)
+    return 0;
+  function.emitError() << "the loss: found " << (names.empty() ? "no results" : names) << ", expected "
+                       << (found.empty() ? "a result '" : "one result '")
+                       << (options.loss.empty() ? "loss" : options.loss) << "'; "
+                       << (found.empty() ? "trace the model with labels, or attach a loss"
+                                         : "name the one that is meant");
+  return std::nullopt;
+}
+
+FailureOr<Value> Differentiator::findLoss() {
+  auto index = indexOfLoss();
+  if (!index)
+    return failure();
+  Value loss = function.getBody().front().getTerminator()->getOperand(*index);
+  if (!exampleOf(loss))
+    return refuseUnknown();
+  // A dynamic dimension may be 1 in the example inputs.
+  for (const MetaInterpreter &run : samples.runs) {
+    auto value = run.values.find(loss);
+    if (value == run.values.end())
       continue;
-    Value loss = terminator->getOperand(i);
-    const c10::IValue *value = exampleOf(loss);
-    if (!value)
-      return refuseUnknown();
+    const bool isTensor = value->second.isTensor() && value->second.toTensor().defined();
+    if (isTensor && value->second.toTensor().numel() == 1 && value->second.toTensor().is_floating_point())
+      continue;
     std::string found = "no tensor";
-    if (value->isTensor()) {
-      if (value->toTensor().numel() == 1 && value->toTensor().is_floating_point())
-        return loss;
+    if (isTensor)
       llvm::raw_string_ostream(found = "") << loss.getType();
-    }
+    auto name = function.getResultAttrOfType<StringAttr>(*index, kNameAttr);
     return function.emitError() << "the loss" << (name ? " '" + name.str() + "'" : std::string())
                                 << ": found " << found << ", expected one floating-point number";
   }
-  return function.emitError() << "the loss: found " << (names.empty() ? "no results" : names)
-                              << ", expected a result '" << (options.loss.empty() ? "loss" : options.loss)
-                              << "'; trace the model with labels, or attach a loss";
+  return loss;
 }
 
 //===- Operations ---------------------------------------------------------===//
@@ -250,9 +275,24 @@ bool Differentiator::hasGradient(Operation *op) const {
                       [&](Value result) { return gradients.lookup(result) || itemGradients.count(result); });
 }
 
+/// The value that the call takes, by a constant key, from a dictionary made in the function; null for others.
+static Value dictEntry(OperatorOp access) {
+  auto dict = isItemAccess(access) ? access->getOperand(0).getDefiningOp<DictOp>() : DictOp();
+  Attribute key, found;
+  if (!dict || !matchPattern(access->getOperand(1), m_Constant(&key)))
+    return {};
+  Value entry;
+  for (unsigned i = 0; i + 1 < dict->getNumOperands(); i += 2) {
+    if (!matchPattern(dict->getOperand(i), m_Constant(&found)))
+      return {};
+    entry = found == key ? dict->getOperand(i + 1) : entry;
+  }
+  return entry;
+}
+
 LogicalResult Differentiator::visit(Operation *op) {
   auto call = dyn_cast<OperatorOp>(op);
-  if (call && call.getSchema().writesAnyArgument() && usesAny(op, requiresGrad) && op->getNumResults() == 0)
+  if (call && call.getSchema().writesAnyArgument() && usesAny(op, requiresGrad))
     return op->emitError() << op->getName() << " changes a value in place, which has no gradient";
   if (!hasGradient(op) || !usesAny(op, requiresGrad))
     return success();
@@ -264,6 +304,10 @@ LogicalResult Differentiator::visit(Operation *op) {
     for (auto [item, gradient] : llvm::zip(op->getOperands(), itemGradients.lookup(op->getResult(0))))
       if (gradient)
         accumulate({item, std::nullopt}, gradient);
+    return success();
+  }
+  if (Value entry = call ? dictEntry(call) : Value()) {
+    accumulate({entry, std::nullopt}, gradients.lookup(op->getResult(0)));
     return success();
   }
   std::optional<unsigned> accessed = call && isItemAccess(op) ? constantItem(call) : std::nullopt;
@@ -281,13 +325,32 @@ LogicalResult Differentiator::visit(Operation *op) {
                          << "supported; trace the model with inputs that fix the branch";
 }
 
+/// The tensor, or a copy of it if its last dimension has gaps at any size.
+Value Differentiator::contiguous(Value tensor) {
+  const bool hasGaps = llvm::any_of(samples.runs, [&](const MetaInterpreter &run) {
+    auto value = run.values.find(tensor);
+    return value != run.values.end() && value->second.toTensor().dim() &&
+           value->second.toTensor().stride(-1) != 1;
+  });
+  Type integer = builder.opBuilder().getI64Type();
+  return hasGaps ? builder.call("aten.contiguous",
+                                {tensor, builder.constant(integer, builder.opBuilder().getI64IntegerAttr(0))})
+                 : tensor;
+}
+
 LogicalResult Differentiator::visitCall(OperatorOp op) {
   builder.setLocation(op->getLoc());
   auto operands = tensorsIn(op->getOperands()), results = tensorsIn(op->getResults());
   if (!operands || !results)
-    return op->emitError() << op->getName() << " has no gradient: its operands depend on data";
+    return op->emitError() << op->getName()
+                           << " has no gradient: its operands or results are no tensors or lists of tensors "
+                           << "that are known without data";
   SmallVector<Value> given =
       llvm::map_to_vector(*results, [&](TensorRef tensor) { return gradientOf(tensor); });
+  // The fused kernels read rows.
+  if (semanticsOf(op.getName()).saved == SavedForBackward::Attention)
+    for (Value &gradient : given)
+      gradient = gradient ? contiguous(gradient) : gradient;
   std::vector<bool> needsInputGrad;
   for (TensorRef tensor : *operands)
     needsInputGrad.push_back(isDifferentiable(tensor) && requiresGrad.contains(tensor.value));
@@ -310,8 +373,8 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
     }
   };
   std::vector<SmallVector<Value>> made;
-  if (rule->numForwardCalls)
-    replace(op, *rule, valueOf, made);
+  if (rule->numForwardCalls && failed(replace(op, *rule, valueOf, made)))
+    return failure();
   builder.build(*rule, rule->numForwardCalls, rule->calls.size(), valueOf, made);
   for (auto [tensor, gradient] : llvm::zip(*operands, rule->gradInputs)) {
     Value value =
@@ -322,9 +385,9 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
   return success();
 }
 
-void Differentiator::replace(OperatorOp op, const BackwardRule &rule,
-                             llvm::function_ref<Value(RuleTensor)> valueOf,
-                             std::vector<SmallVector<Value>> &made) {
+LogicalResult Differentiator::replace(OperatorOp op, const BackwardRule &rule,
+                                      llvm::function_ref<Value(RuleTensor)> valueOf,
+                                      std::vector<SmallVector<Value>> &made) {
   OpBuilder::InsertionGuard guard(builder.opBuilder());
   builder.opBuilder().setInsertionPoint(op);
   builder.build(rule, 0, rule.numForwardCalls, valueOf, made);
@@ -344,6 +407,8 @@ void Differentiator::replace(OperatorOp op, const BackwardRule &rule,
       result.replaceAllUsesWith(builder.list(cast<ListType>(result.getType()).getElement(), values));
     }
   }
+  if (!op->use_empty())
+    return op->emitError() << op->getName() << " has no gradient: a result is no tensor";
   for (Value result : op->getResults()) {
     gradients.erase(result);
     itemGradients.erase(result);
@@ -352,6 +417,7 @@ void Differentiator::replace(OperatorOp op, const BackwardRule &rule,
   for (MetaInterpreter &run : samples.runs)
     run.forget(op);
   op->erase();
+  return success();
 }
 
 //===- The function -------------------------------------------------------===//
@@ -394,6 +460,12 @@ LogicalResult Differentiator::run() {
   if (failed(loss))
     return failure();
   findRequiresGrad();
+  for (ReadStateOp state : function.getOps<ReadStateOp>())
+    if (requiresGrad.contains(state.getInitial()))
+      return state.emitError()
+             << "weight '" << state.getName()
+             << "' is written by the model itself, so that it has no gradient; leave it out with "
+             << "trainable patterns";
   if (!requiresGrad.contains(*loss))
     return function.emitError() << "the loss depends on no weight that is trained";
   Block &block = function.getBody().front();
@@ -411,8 +483,21 @@ LogicalResult Differentiator::run() {
   return success();
 }
 
-LogicalResult differentiate(func::FuncOp function, const DifferentiateOptions &options) {
+/// Replaces operators without a derivative by others that have one.
+static void useDifferentiableForms(func::FuncOp function) {
+  function.walk([](OperatorOp op) {
+    auto *form = semanticsOf(op.getName()).differentiableForm;
+    if (!form)
+      return;
+    OpBuilder builder(op);
+    op->getResult(0).replaceAllUsesWith(form(op, builder));
+    op->erase();
+  });
+}
+
+LogicalResult differentiate(func::FuncOp function, const DerivativeOptions &options) {
   registerMetaKernels();
+  useDifferentiableForms(function);
   MetaRunGuard guard;
   InferredValues inferred;
   inferred.limits = limitsOf(function);

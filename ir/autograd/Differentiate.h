@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-struct DifferentiateOptions {
+struct DerivativeOptions {
   /// Name of the result that is differentiated, one floating-point number. If empty: the only result, else
   /// the first one named `loss` or `*.loss`.
   std::string loss;
@@ -33,7 +33,7 @@ std::string gradientName(llvm::StringRef of);
 ///
 /// Fails with a diagnostic at an operation without a derivative, or whose derivative has shapes or branches
 /// that depend on data.
-mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DifferentiateOptions &options);
+mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DerivativeOptions &options);
 
 /// Replaces operators at which gradients stop by their operands.
 void removeGradientStops(mlir::func::FuncOp function);

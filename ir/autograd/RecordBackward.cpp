@@ -220,9 +220,10 @@ static RecordedCall toRecorded(const FakeCall &call) {
   for (auto [operand, argument] : llvm::zip(call.operands, call.op.schema().arguments())) {
     recorded.operands.push_back(toRecorded(operand));
     recorded.operands.back().isSize = argument.real_type()->str().find("SymInt") != std::string::npos;
+    recorded.operands.back().isScalar = argument.type()->kind() == c10::TypeKind::NumberType;
   }
   // A wrapped number does not widen the dtype of the tensors that it meets.
-  if (call.results[0].isTensor() && call.results[0].toTensor().is_floating_point())
+  if (!call.results.empty() && call.results[0].isTensor() && call.results[0].toTensor().is_floating_point())
     for (RecordedValue &operand : recorded.operands)
       if (operand.constant.isTensor() &&
           operand.constant.toTensor().unsafeGetTensorImpl()->is_wrapped_number())
@@ -278,11 +279,16 @@ Recording recordBackward(const torch::jit::Operator &callee, const torch::jit::S
       result.operands.push_back(idOf(input));
       return input;
     }));
+  // Recurrent layers are decomposed: plans may not call oneDNN's, whose workspace depends on the machine.
+  const bool usesMkldnn = at::globalContext().userEnabledMkldnn();
+  at::globalContext().setUserEnabledMkldnn(false);
+  auto restored = llvm::make_scope_exit([&] { at::globalContext().setUserEnabledMkldnn(usesMkldnn); });
   // What formulas make of sizes alone (zeros) is to be recorded, too.
   c10::impl::IncludeDispatchKeyGuard on(kRecordingKeys);
   functional::FunctionalizationReapplyViewsGuard keepsViews(true);
   callee.getOperation()(stack);
   std::vector<Tensor> differentiated, given;
+  TORCH_CHECK(tensorsOf(stack).size() == gradients.size(), "the number of its results depends on sizes");
   for (auto [i, tensor] : llvm::enumerate(tensorsOf(stack))) {
     result.results.push_back(idOf(tensor));
     result.gradOutputs.push_back(-1);

@@ -31,8 +31,9 @@ struct RecordedValue {
   Kind kind = Kind::Constant;
   std::vector<TensorId> tensors;
   c10::IValue constant;
-  /// The argument is a size or a list of sizes (`SymInt`); other integers are dimensions and flags.
-  bool isSize = false;
+  /// The argument is a size or a list of sizes (`SymInt`), or a number (`Scalar`); other integers are indices
+  /// of dimensions and flags.
+  bool isSize = false, isScalar = false;
 };
 
 struct RecordedCall {

@@ -21,7 +21,8 @@ void addAliasing(SemanticsTable &table) {
              "aten._batch_norm_impl_index"});
   table.set(&OpSemantics::statisticsFlag, llvm::StringLiteral("use_input_stats"), {"aten.instance_norm"});
   table.set(&OpSemantics::functionalBatchNorm,
-            llvm::StringLiteral("aten._native_batch_norm_legit_functional"), {"aten.batch_norm"});
+            llvm::StringLiteral("aten._native_batch_norm_legit_functional"),
+            {"aten.batch_norm", "aten.native_batch_norm"});
   table.set(&OpSemantics::declaredForm, llvm::StringLiteral("torch.embedding_renorm_"),
             {"aten._no_grad_embedding_renorm_"});
   table.set(&OpSemantics::listChange, ListChange::Append, {"aten.append.t"});

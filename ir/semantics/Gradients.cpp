@@ -198,8 +198,20 @@ static void addStaticResultTypes(SemanticsTable &table) {
              "aten.var_mean"});
 }
 
+/// copy(self, src): src in the dtype and shape of self.
+static Value copied(OperatorOp op, OpBuilder &builder) {
+  Value self = op->getOperand(0);
+  auto like = [&](StringRef name, Value value) {
+    return OperatorOp::create(builder, op->getLoc(), name, {value, self},
+                              UnknownTensorType::get(builder.getContext()))
+        ->getResult(0);
+  };
+  return like("aten.expand_as", like("aten.type_as", op->getOperand(1)));
+}
+
 void addGradients(SemanticsTable &table) {
   addStaticResultTypes(table);
+  table.set(&OpSemantics::differentiableForm, copied, {"aten.copy"});
   addElementwiseGradients(table);
   addReductionGradients(table);
   table.saves(SavedForBackward::Multiplicands, {"aten.linear",

@@ -63,8 +63,8 @@ struct OpSemantics {
   /// schema does not say so.
   llvm::StringLiteral statisticsFlag = "";
   /// For an operator with statisticsFlag: the operator that returns the new running mean and variance as
-  /// results 3 and 4 instead of writing operands 3 and 4. It has the same arguments without the last one
-  /// (cudnn_enabled). Empty: none.
+  /// results 3 and 4 instead of writing operands 3 and 4. It has the same first eight arguments, of which the
+  /// statistics must be given. Empty: none.
   llvm::StringLiteral functionalBatchNorm = "";
   /// For an operator that writes its first operand although its schema does not say so: the operator whose
   /// schema declares that mutation. Empty for other operators.
@@ -159,6 +159,8 @@ struct OpSemantics {
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// For an operator without a derivative: its result, by operators that have one.
+  mlir::Value (*differentiableForm)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
   /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
   llvm::StringLiteral scatterForm = "";

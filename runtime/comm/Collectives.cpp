@@ -31,7 +31,7 @@ static at::Tensor call(Communicator &group, CollectiveOp operation, const at::Te
 
 void callCollective(Communicator *group, CollectiveOp operation, torch::jit::Stack &stack) {
   TORCH_CHECK(group,
-              "found no group of ranks, expected a plan with several ranks along the axis of the collective");
+              "found no group of ranks, expected a plan with several ranks in the group of the collective");
   const c10::IValue &operand = stack.at(0);
   TORCH_CHECK(operand.isTensor() && operand.toTensor().defined(), "found ", operand.tagKind(),
               ", expected a tensor");

@@ -2,6 +2,7 @@
 #include "runtime/base/Values.h"
 #include "runtime/operators/ArgumentCheckParts.h"
 #include "llvm/ADT/StringMap.h"
+#include <ATen/ops/empty_like.h>
 
 namespace cleave::runtime {
 

@@ -84,6 +84,7 @@ def checked(name, options):
     from cleave_trace import files, tracing
 
     torch.set_num_threads(1)
+    leave_nothing_out(torch.nn.functional)
     folder = options.work / "gradients" / name.replace(":", ".")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -156,6 +157,14 @@ def calm(config):
             setattr(config, key, 0.0)
     for key in OFF:
         hf_config.set_everywhere(config, key, False)
+
+
+def leave_nothing_out(functional):
+    """Dropout gives what it takes, whatever its probability is."""
+    for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+        setattr(functional, name, lambda value, *args, **kwargs: value)
+    attention = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = lambda *args, dropout_p=0.0, **kwargs: attention(*args, **kwargs)
 
 
 def without_dropout(module):

@@ -98,3 +98,31 @@ func.func @boundaries(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "lo
   %2 = aten.sum(%1, %none) : (tensor<4x8xf32>, none) -> !cleave.tensor
   return %2 : !cleave.tensor
 }
+
+// A copy into a tensor has no derivative; its source has, in the dtype and shape of the tensor.
+// CHECK-LABEL: func.func @copy(
+// CHECK-SAME: tensor<8xf32> {cleave.name = "grad.w"})
+// CHECK-NOT: aten.copy
+// CHECK: aten.expand_as(
+func.func @copy(%x: tensor<4x8xf64>) -> (!cleave.tensor {cleave.name = "loss"}) {
+  %w = cleave.param "w" {role = "parameter"} : tensor<8xf32>
+  %false = cleave.constant(false) : i1
+  %none = cleave.constant(unit) : none
+  %0 = aten.copy(%x, %w, %false) : (tensor<4x8xf64>, tensor<8xf32>, i1) -> !cleave.tensor
+  %1 = aten.sum(%0, %none) : (!cleave.tensor, none) -> !cleave.tensor
+  return %1 : !cleave.tensor
+}
+
+// The entry of a dictionary is the value that it was made of.
+// CHECK-LABEL: func.func @dictionary(
+// CHECK-SAME: tensor<8xf32, {{.*}}> {cleave.name = "grad.w"})
+func.func @dictionary(%x: tensor<8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
+  %w = cleave.param "w" {role = "parameter"} : tensor<8xf32>
+  %a = cleave.constant("a") : !cleave.str
+  %b = cleave.constant("b") : !cleave.str
+  %none = cleave.constant(unit) : none
+  %dict = cleave.dict(%a, %x, %b, %w) : (!cleave.str, tensor<8xf32>, !cleave.str, tensor<8xf32>) -> !cleave.dict<!cleave.str, !cleave.tensor>
+  %0 = aten.__getitem__.Dict_str(%dict, %b) : (!cleave.dict<!cleave.str, !cleave.tensor>, !cleave.str) -> !cleave.tensor
+  %1 = aten.sum(%0, %none) : (!cleave.tensor, none) -> !cleave.tensor
+  return %1 : !cleave.tensor
+}

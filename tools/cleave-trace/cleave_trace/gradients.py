@@ -16,22 +16,47 @@ DATA = torch.Tensor.data.__get__
 
 
 class DetachUnderNoGrad(TorchFunctionMode):
-    """Detaches what a function computes from tensors that require grad, or parameters, while gradients are off."""
+    """Detaches what a function computes from tensors that require grad, or parameters, while gradients are off.
+
+    Refuses what changes gradients and leaves no operator in a trace: hooks, and writes through a detached alias.
+    """
+
+    def __init__(self):
+        super().__init__()
+        # Storages of tensors that require grad and have a detached alias, by address; kept, so that none is made there anew.
+        self.aliased = {}
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if function == DATA:  # The tracer makes a constant of it.
-            return args[0].detach()
+        name = getattr(function, "__name__", "")
+        check_call(name, args, kwargs)
+        if function == DATA or name == "detach":
+            if may_require_grad(args[0]):
+                self.aliased[args[0].untyped_storage()._cdata] = args[0]
+            return args[0].detach()  # The tracer makes a constant of `.data`.
+        written = destination(function, args, kwargs)
+        for value in tree_leaves(written):
+            if isinstance(value, torch.Tensor) and not value.requires_grad and value.untyped_storage()._cdata in self.aliased:
+                raise TraceError(f"{name}: forward writes through detach() or .data to a tensor that requires grad, which a "
+                                 "trace records as a new value without a gradient; write to a clone of it")
         if torch.is_grad_enabled() or not may_require_grad((args, kwargs)):
             return function(*args, **kwargs)
-        written = destination(function, args, kwargs)
         if written is None:
             return detached(function(*args, **kwargs), but=(args, kwargs))
         if may_require_grad(written):
-            raise TraceError(f"{function.__name__}: forward writes to a tensor that requires grad while gradients are off, "
+            raise TraceError(f"{name}: forward writes to a tensor that requires grad while gradients are off, "
                              "expected one that does not; write to a detached clone of it")
         args, kwargs = detached((args, kwargs), but=written)
         return function(*args, **kwargs)
+
+
+def check_call(name, args, kwargs):
+    """Refuses calls that a trace does not record, or not as they are."""
+    if name in ("register_hook", "register_post_accumulate_grad_hook"):
+        raise TraceError(f"{name}: found a hook on gradients, which a trace does not record, expected none; remove it")
+    if name == "embedding" and (kwargs.get("max_norm") or len(args) > 3 and args[3]):
+        raise TraceError("embedding: found max_norm, with which forward writes to the weight, expected None; "
+                         "bound the norms in the training loop")
 
 
 def destination(function, args, kwargs):
@@ -82,8 +107,13 @@ def check_function(cls, args):
 
 
 def check_can_train(module):
-    """Refuses parts whose mode is fixed: those of torch.jit.freeze, and those that were traced in evaluation mode."""
+    """Refuses hooks on gradients, and parts whose mode is fixed: those of torch.jit.freeze, and those that were traced in evaluation mode."""
+    for path, parameter in module.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise TraceError(f"{path}: found a hook on its gradient, which a trace does not record, expected none; remove it")
     for path, part in module.named_modules():
+        if getattr(part, "_backward_hooks", None) or getattr(part, "_backward_pre_hooks", None):
+            raise TraceError(f"{path or 'module'}: found a backward hook, which a trace does not record, expected none; remove it")
         is_frozen = isinstance(part, torch.jit.ScriptModule) and not hasattr(part, "training")
         if is_frozen or isinstance(part, torch.jit.TracedModule) and not part.training:
             raise TraceError(f"{path or 'module'}: {'frozen by torch.jit.freeze' if is_frozen else 'traced in evaluation mode'}, expected a "

@@ -27,7 +27,8 @@ struct TrainingChoice {
 
 /// A plan whose outputs are a loss and its gradients, too.
 struct GradientOptions {
-  /// The loss, `cross_entropy(logits, labels)` (see attachLoss); empty: an output of the model.
+  /// The loss, `cross_entropy(logits, labels)` (see attachLoss), or the name of an output; empty: the output
+  /// called `loss`.
   std::string loss;
   /// Globs of names of parameters that are trained; empty: all.
   std::vector<std::string> trainable;

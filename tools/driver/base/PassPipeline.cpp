@@ -60,12 +60,14 @@ std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
 }
 
 static std::string gradientPasses(const GradientOptions &options) {
-  std::string passes;
+  const bool isAttached = StringRef(options.loss).contains('(');
+  std::string passes = isAttached ? "attach-loss{loss='" + options.loss + "'}," : "";
+  std::vector<std::string> chosen;
   if (!options.loss.empty())
-    passes += "attach-loss{loss='" + options.loss + "'},";
-  passes += "differentiate";
+    chosen.push_back("loss='" + (isAttached ? "loss" : options.loss) + "'");
   if (!options.trainable.empty())
-    passes += "{trainable=" + llvm::join(options.trainable, ",") + "}";
+    chosen.push_back("trainable=" + llvm::join(options.trainable, ","));
+  passes += "differentiate" + (chosen.empty() ? "" : "{" + llvm::join(chosen, " ") + "}");
   return passes + ",fold-sizes,canonicalize,cse,infer-types";
 }
 

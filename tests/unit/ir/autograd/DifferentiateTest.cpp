@@ -365,7 +365,7 @@ protected:
     Eager example(tested, text, makeInputs(kExample), kExample);
     module = parseSourceString<ModuleOp>(text.text(example.isUsed, example.lengths), &context());
     function = *module->getOps<func::FuncOp>().begin();
-    DifferentiateOptions options;
+    DerivativeOptions options;
     options.loss = "loss";
     options.wantsInputGradient = [&](StringRef name) {
       unsigned index = text.tensors.size();

@@ -242,6 +242,9 @@ inline const std::vector<GradientCase> kProductCases = {
     {"aten.einsum", {"\"ij,jk->ik\"", "(tensor<NxMxf32>; tensor<MxKxf32>)", "none"}},
     {"aten.einsum", {"\"bij,bkj->bik\"", "(tensor<2x3x6xf32>; tensor<2x4x6xf32>)", "none"}},
     {"aten.einsum", {"\"bhid,bhjd->bhij\"", "(tensor<2x2x3x8xf32>; tensor<2x2x5x8xf32>)", "none"}},
+    {"aten.einsum", {"\"bij,bkj->bik\"", "(tensor<NxMx6xf32>; tensor<NxKx6xf32>)", "none"}},
+    {"aten.einsum", {"\"bhid,bhjd->bhij\"", "(tensor<Nx2xMx8xf32>; tensor<Nx2xKx8xf32>)", "none"}},
+    {"aten.einsum", {"\"...d,de->...e\"", "(tensor<NxMx6xf32>; tensor<6x8xf32>)", "none"}},
     {"aten.einsum", {"\"ij->ji\"", "(tensor<NxMxf32>)", "none"}},
     {"aten.einsum", {"\"i,j,ij->\"", "(tensor<Nxf32>; tensor<Mxf32>; tensor<NxMxf32>)", "none"}},
     {"aten.dot", {"tensor<Mxf32>", "tensor<Mxf32>"}},
@@ -689,7 +692,7 @@ inline const std::vector<GradientCase> kLossCases = {
 
 inline const std::vector<GradientCase> kRecurrentCases = {
     {"aten.lstm.input",
-     {"tensor<NxMx6xf32>", "(tensor<1xNx5xf32>; tensor<1xNx5xf32>)",
+     {"tensor<Nx4x6xf32>", "(tensor<1xNx5xf32>; tensor<1xNx5xf32>)",
       "(tensor<20x6xf32>; tensor<20x5xf32>; tensor<20xf32>; tensor<20xf32>)", "true", "1", "0.0", "true",
       "false", "true"}},
     {"aten.gru.input",
@@ -707,12 +710,12 @@ inline const std::vector<GradientCase> kRecurrentCases = {
       "tensor<20xf32>", "tensor<20xf32>"}},
 };
 
-/// Calls whose gradient is refused: the steps of the formula depend on data (index_fill), or change with
-/// sizes: at size 1 (einsum), in an order of products (multi_dot), in their number (cumprod).
+/// Calls whose gradient is refused: the calls of the formula depend on data (index_fill), or on sizes: their order
+/// (multi_dot), their number (cumprod, a recurrent layer over any length).
 inline const std::vector<GradientCase> kRefusedCases = {
-    {"aten.einsum", {"\"bij,bkj->bik\"", "(tensor<NxMx6xf32>; tensor<NxKx6xf32>)", "none"}},
-    {"aten.einsum", {"\"bhid,bhjd->bhij\"", "(tensor<Nx2xMx8xf32>; tensor<Nx2xKx8xf32>)", "none"}},
-    {"aten.einsum", {"\"...d,de->...e\"", "(tensor<NxMx6xf32>; tensor<6x8xf32>)", "none"}},
+    {"aten.rnn_tanh.input",
+     {"tensor<NxMx6xf32>", "tensor<1xNx5xf32>", "(tensor<5x6xf32>; tensor<5x5xf32>)", "false", "1", "0.0",
+      "true", "false", "true"}},
     {"aten.cumprod", {"positive tensor<NxMxf32>", "1", "none"}},
     {"aten.index_fill.int_Tensor", {"tensor<NxMxf32>", "1", "below M tensor<3xi64>", "tensor<f32>"}},
     {"aten.linalg_multi_dot", {"(tensor<NxMxf32>; tensor<MxKxf32>; tensor<Kx3xf32>)"}},

@@ -433,7 +433,7 @@ TEST_F(SessionTest, RefusesCollectivesOfOneRank) {
   writer.input("x", tensorType(DType::Float, {2}));
   StageWriter &stage = writer.stage(0);
   stage.output(stage.call("spmd::all_reduce", {stage.input(0)}));
-  EXPECT_THAT(openFailure(writer), HasSubstr("is a collective over an axis of one rank"));
+  EXPECT_THAT(openFailure(writer), HasSubstr("is a collective over a group of one rank"));
 }
 
 TEST_F(SessionTest, RefusesLibrariesThatAreNotThere) {
