@@ -303,17 +303,31 @@ LogicalResult Functionalizer::assign(Value tensor, Value value, OperatorOp write
   return success();
 }
 
+/// True if `plain` takes the arguments of `written`, and writes none.
+static bool isFunctionalFormOf(const OperatorSchema *plain, const OperatorSchema &written) {
+  return plain && !plain->writesAnyArgument() && plain->arguments.size() == written.arguments.size() &&
+         llvm::all_of(llvm::zip(plain->arguments, written.arguments), [](auto pair) {
+           auto &[left, right] = pair;
+           return left.type == right.type;
+         });
+}
+
 /// `aten.add_.Tensor` → `aten.add.Tensor`, if the registry has it with the same arguments.
 static std::string functionalName(OperatorOp op) {
   StringRef base = op.getBaseName();
   std::string rest = op.getName().drop_front(base.size()).str();
   if (!base.consume_back("_") || base.ends_with("_"))
     return {};
-  const OperatorSchema *plain = findSchema(base.str() + rest);
-  // `floor_divide_.Tensor` corresponds to `floor_divide` without an overload.
+  // `floor_divide_.Tensor` corresponds to `floor_divide` without an overload, `pow_.Scalar` to
+  // `pow.Tensor_Scalar`, `ldexp_` to `ldexp.Tensor`.
+  const std::string names[] = {base.str() + rest, base.str(),
+                               (base + ".Tensor_" + StringRef(rest).ltrim('.')).str(),
+                               (base + ".Tensor").str()};
+  const OperatorSchema *plain = nullptr;
+  for (const std::string &name : names)
+    if (!plain && isFunctionalFormOf(findSchema(name), op.getSchema()))
+      plain = findSchema(name);
   if (!plain)
-    plain = findSchema(base);
-  if (!plain || plain->arguments.size() != op.getSchema().arguments.size() || plain->writesAnyArgument())
     return {};
   // `unsqueeze_` makes another view of its tensor, and writes nothing.
   const OpSemantics &semantics = semanticsOf(plain->irName);

@@ -162,7 +162,8 @@ void Differentiator::accumulate(TensorRef tensor, Value gradient) {
 
 bool Differentiator::isTrainable(ParamOp param) const {
   auto isAlias = [&](Attribute alias) { return options.isTrainable(cast<StringAttr>(alias).getValue()); };
-  return param.getRole() == "parameter" && isDifferentiable({param, std::nullopt}) &&
+  return param.getRole() == "parameter" && !param->hasAttr(kFrozenAttr) &&
+         isDifferentiable({param, std::nullopt}) &&
          (options.isTrainable(param.getName()) ||
           (param.getAliases() && llvm::any_of(*param.getAliases(), isAlias)));
 }

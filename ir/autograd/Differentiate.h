@@ -8,11 +8,14 @@
 
 namespace cleave {
 
+/// Of a `cleave.param`: the model does not train it (`requires_grad` is false).
+inline constexpr llvm::StringLiteral kFrozenAttr = "cleave.frozen";
+
 struct DerivativeOptions {
   /// Name of the result that is differentiated, one floating-point number. If empty: the only result, else
   /// the first one named `loss` or `*.loss`.
   std::string loss;
-  /// By name of a parameter: it is trained, so that its gradient is wanted.
+  /// By name of a parameter that is not frozen: it is trained, so that its gradient is wanted.
   std::function<bool(llvm::StringRef)> isTrainable = [](llvm::StringRef) { return true; };
   /// By name of a floating-point argument: its gradient is wanted, too.
   std::function<bool(llvm::StringRef)> wantsInputGradient = [](llvm::StringRef) { return false; };

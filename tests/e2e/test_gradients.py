@@ -91,6 +91,15 @@ class Classifier(nn.Module):
         return self.head(self.body(x)), labels
 
 
+class Frozen(Classifier):
+    def __init__(self):
+        super().__init__()
+        self.body[0].weight.requires_grad_(False)
+
+    def forward(self, x):
+        return {"loss": self.head(self.body(x)).square().mean()}
+
+
 class Stops(Classifier):
     def forward(self, x):
         with torch.no_grad():
@@ -149,6 +158,27 @@ def test_gradients_stop_where_the_module_stops_them(tmp_path):
     found = run(tmp_path, inputs)
     check(found, gradients_of(module, module(**inputs)))
     assert "grad.head.weight" in found and "grad.body.0.weight" not in found
+
+
+def test_frozen_parameters_have_none_unless_they_are_named(tmp_path):
+    inputs = {"x": torch.randn(4, 8)}
+    module = saved("Frozen", inputs, tmp_path)
+    compiled(tmp_path)
+    found = run(tmp_path, inputs)
+    assert "grad.body.0.bias" in found and "grad.body.0.weight" not in found
+    compiled(tmp_path, "--trainable", "body.*")
+    found = run(tmp_path, inputs)
+    module.body[0].weight.requires_grad_()
+    expected = gradients_of(module, module(**inputs)["loss"])
+    check(found, {name: gradient for name, gradient in expected.items() if name.startswith("body.")})
+
+
+def test_loss_may_be_an_output(tmp_path):
+    inputs = {"x": torch.randn(4, 8)}
+    module = saved("Frozen", inputs, tmp_path)
+    compiled(tmp_path, "--loss", "output.loss", "--trainable", "head.*")
+    expected = gradients_of(module.head, module(**inputs)["loss"])
+    check(run(tmp_path, inputs), {f"head.{name}": gradient for name, gradient in expected.items()})
 
 
 @pytest.mark.parametrize("options, status, error", [

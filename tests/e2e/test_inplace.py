@@ -194,7 +194,13 @@ def loop_of_views(x):
     return y
 
 
-FUNCTIONS = [add_, add_returns_the_tensor, relu_and_operator, keeps_the_dtype, slice_assignment, writes_seen_by_views,
+def powers(x):
+    y = x * 1
+    y.pow_(2).ldexp_(x.round())
+    return y.float_power_(3.0) if y.dtype == torch.float64 else y
+
+
+FUNCTIONS = [powers, add_, add_returns_the_tensor, relu_and_operator, keeps_the_dtype, slice_assignment, writes_seen_by_views,
              writes_through_views, views_of_views, sibling_views, masks_and_indices, copies, split_tensors_seen, writes_through_parts,
              aggregates_seen, written_after_it_was_returned_by_reshape, through_permutations,
              operators_with_other_overloads, in_an_expression, loop_of_views]

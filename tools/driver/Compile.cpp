@@ -5,6 +5,7 @@
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/files/OutputDirectory.h"
+#include "ir/autograd/Differentiate.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
 #include "tools/driver/Verify.h"
@@ -105,6 +106,12 @@ llvm::Error Compilation::read() {
       silent.progress = nullptr;
     maker.emplace(silent, source, context);
   }
+  if (options.gradients && options.gradients->trainable.empty())
+    source.model.module->walk([&](ParamOp param) {
+      const WeightTable::Entry *entry = source.model.weights.find(param.getName());
+      if (entry && !entry->tensor.requires_grad())
+        param->setAttr(kFrozenAttr, mlir::UnitAttr::get(&context));
+    });
   shape.batch = source.batch;
   source.model.module->walk([&](ReadStateOp) { shape.hasStates = true; });
   return llvm::Error::success();
