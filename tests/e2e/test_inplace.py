@@ -196,8 +196,7 @@ def loop_of_views(x):
 
 def powers(x):
     y = x * 1
-    y.pow_(2).ldexp_(x.round())
-    return y.float_power_(3.0) if y.dtype == torch.float64 else y
+    return y.pow_(2).ldexp_(x.round())
 
 
 FUNCTIONS = [powers, add_, add_returns_the_tensor, relu_and_operator, keeps_the_dtype, slice_assignment, writes_seen_by_views,

@@ -99,6 +99,33 @@ class InPlace(nn.Module):
     def forward(self, x, y):
         return x.add_(1) * y
 
+class WritesAlias(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        y.detach()[:, 0] = 0
+        return y
+
+class WritesCopy(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        return y * y.detach().clone().clamp_(-1, 1)
+
+class Hooked(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        y.register_hook(lambda gradient: 2 * gradient)
+        return y
+
+def hooked_weight():
+    module = nn.Linear(4, 4)
+    module.weight.register_hook(lambda gradient: 2 * gradient)
+    return module, torch.ones(2, 4)
+
+def hooked_module():
+    module = nn.Sequential(nn.Linear(4, 4))
+    module[0].register_full_backward_hook(lambda *gradients: None)
+    return module, torch.ones(2, 4)
+
 class Seen(nn.Module):
     def __init__(self):
         super().__init__()
@@ -210,6 +237,10 @@ def trained():
 
 scripted_dropout = lambda: (torch.jit.script(nn.Dropout().eval()), torch.ones(64))
 differentiable = lambda: (Differentiable(), torch.ones(2, 4))
+writes_alias = lambda: (WritesAlias(4, 4), torch.ones(2, 4))
+writes_copy = lambda: (WritesCopy(4, 4), torch.ones(2, 4))
+hooked = lambda: (Hooked(4, 4), torch.ones(2, 4))
+renormed = lambda: (nn.Embedding(5, 4, max_norm=1.0), torch.ones(2, dtype=torch.long))
 writes_unseen = lambda: (WritesUnseen(), torch.ones(2, 4))
 unseeing = lambda: (torch.jit.script(Unseeing()), torch.ones(2))
 unseeing_part = lambda: (nn.Sequential(torch.jit.script(Unseeing())), torch.ones(2))
@@ -513,6 +544,7 @@ def test_detaches_where_gradients_are_off_alone(module_file, tmp_path):
     assert trace(f"{module_file}:trained", "-o", tmp_path / "m.pt", "--train") == 0
     # Results of the teacher, torch.max and the scripted module, what is written to either buffer, and y.data.
     assert str(torch.jit.load(tmp_path / "m.pt").inlined_graph).count("aten::detach(") == 6
+    assert trace(f"{module_file}:writes_copy", "-o", tmp_path / "m.pt", "--train") == 0
     assert trace(f"{module_file}:nested", "-o", tmp_path / "m.pt", "--train") == 0
     assert "aten::detach(" not in str(torch.jit.load(tmp_path / "m.pt").inlined_graph)
 
@@ -528,12 +560,17 @@ def test_a_scripted_module_is_put_in_training_mode(module_file, tmp_path, capsys
 @pytest.mark.parametrize("function, message", [
     ("differentiable", "my_module.Doubled: found a torch.autograd.Function, whose backward a trace does not record, expected "
      "operators with derivatives of their own; write it with these, or trace without --train"),
-    ("writes_unseen", "clamp_: forward writes to a tensor that has a gradient while gradients are off"),
+    ("writes_unseen", "clamp_: forward writes to a tensor that requires grad while gradients are off"),
+    ("writes_alias", "__setitem__: forward writes through detach() or .data to a tensor that requires grad"),
+    ("hooked", "register_hook: found a hook on gradients, which a trace does not record, expected none; remove it"),
+    ("hooked_weight", "weight: found a hook on its gradient, which a trace does not record, expected none; remove it"),
+    ("hooked_module", "0: found a backward hook, which a trace does not record, expected none; remove it"),
+    ("renormed", "embedding: found max_norm, with which forward writes to the weight, expected None"),
     ("seen", "0.seen: forward sets this buffer, which a trace does not record"),
     ("unseeing", "scripted code turns gradients off"),
     ("unseeing_part", "scripted code turns gradients off"),
     ("traced_part", "0: traced in evaluation mode, expected a module whose mode can be set"),
-    ("frozen", "module: frozen, expected a module whose mode can be set"),
+    ("frozen", "module: frozen by torch.jit.freeze, expected a module whose mode can be set"),
 ])
 def test_what_a_trace_cannot_train_is_refused(module_file, tmp_path, capsys, function, message):
     refused(tmp_path, capsys, f"{module_file}:{function}", "--train", message=message)
