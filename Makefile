@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo gradients rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -109,6 +109,10 @@ bench-cut: build ## `cleave cut` on the graphs in GRAPHS
 zoo: build ## many architectures against their originals
 	.venv/bin/python tests/zoo/picked.py
 	.venv/bin/python tests/zoo/zoo.py $(ZOO)
+
+# Gradients of the same architectures in training mode against PyTorch's. Some hours, and it goes on where it was stopped.
+gradients: build ## gradients of many architectures against PyTorch's
+	.venv/bin/python tests/zoo/gradients.py $(ZOO)
 
 # Every class of dimensions of what `make zoo` has traced, with its parts in other places: no operator may notice. Some minutes.
 rolling: build ## operators against the semantics table

@@ -175,6 +175,7 @@ static void addStaticResultTypes(SemanticsTable &table) {
              "aten.kthvalue",
              "aten.l1_loss",
              "aten.ldexp",
+             "aten.linspace",
              "aten.logcumsumexp",
              "aten.logical_and",
              "aten.logical_not",
