@@ -156,6 +156,7 @@ static void addStaticResultTypes(SemanticsTable &table) {
              "aten._pdist_forward",
              "aten._prelu_kernel",
              "aten._trilinear",
+             "aten._weight_norm_interface",
              "aten.addbmm",
              "aten.binary_cross_entropy",
              "aten.binary_cross_entropy_with_logits",
