@@ -156,7 +156,6 @@ static void addStaticResultTypes(SemanticsTable &table) {
              "aten._pdist_forward",
              "aten._prelu_kernel",
              "aten._trilinear",
-             "aten._weight_norm_interface",
              "aten.addbmm",
              "aten.binary_cross_entropy",
              "aten.binary_cross_entropy_with_logits",
@@ -211,9 +210,22 @@ static Value copied(OperatorOp op, OpBuilder &builder) {
   return like("aten.expand_as", like("aten.type_as", op->getOperand(1)));
 }
 
+/// _weight_norm(v, g, dim), whose fused form plans may not call: v · g / ‖v‖.
+static Value weightNormed(OperatorOp op, OpBuilder &builder) {
+  auto call = [&](StringRef name, ValueRange operands) {
+    return OperatorOp::create(builder, op->getLoc(), name, operands,
+                              UnknownTensorType::get(builder.getContext()))
+        ->getResult(0);
+  };
+  Value two = builder.create<ConstantOp>(op->getLoc(), builder.getI64Type(), builder.getI64IntegerAttr(2));
+  Value norm = call("aten.norm_except_dim", {op->getOperand(0), two, op->getOperand(2)});
+  return call("aten.mul.Tensor", {op->getOperand(0), call("aten.div.Tensor", {op->getOperand(1), norm})});
+}
+
 void addGradients(SemanticsTable &table) {
   addStaticResultTypes(table);
   table.set(&OpSemantics::differentiableForm, copied, {"aten.copy"});
+  table.set(&OpSemantics::differentiableForm, weightNormed, {"aten._weight_norm"});
   addElementwiseGradients(table);
   addReductionGradients(table);
   table.saves(SavedForBackward::Multiplicands, {"aten.linear",

@@ -159,7 +159,7 @@ struct OpSemantics {
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// For an operator without a derivative: its result, by operators that have one.
+  /// For an operator without a derivative, or with one that plans may not call: its result, by other operators.
   mlir::Value (*differentiableForm)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
   /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
