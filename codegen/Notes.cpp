@@ -169,7 +169,8 @@ static void noteUnlisted(func::FuncOp function, std::vector<plan::Note> &notes) 
 static void noteKinds(func::FuncOp function, const InferredValues &inferred, std::vector<plan::Note> &notes) {
   llvm::MapVector<StringRef, std::pair<OperatorOp, unsigned>> unknown;
   forEachCall(function, [&](OperatorOp call) {
-    if (!semanticsOf(call.getName()).isKnown)
+    // Plans with a backward pass are not split.
+    if (!semanticsOf(call.getName()).isKnown && !isOfAutograd(call.getName()))
       ++unknown.insert({call.getName(), {call, 0}}).first->second.second;
   });
   for (auto &[name, use] : unknown)

@@ -34,13 +34,35 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     return success();
   }
 
+  /// Fails if a pattern matches no parameter.
+  LogicalResult checkMatches(const Patterns &patterns) {
+    for (auto [text, pattern] : llvm::zip(trainable, patterns)) {
+      std::string example;
+      bool isFound = false;
+      getOperation().walk([&](ParamOp param) {
+        if (param.getRole() != "parameter")
+          return;
+        example = param.getName().str();
+        isFound |= pattern.match(param.getName());
+        for (Attribute alias : param.getAliases() ? param.getAliases()->getValue() : ArrayRef<Attribute>())
+          isFound |= pattern.match(cast<StringAttr>(alias).getValue());
+      });
+      if (!isFound)
+        return getOperation().emitError()
+               << "trainable parameters: found \"" << text << "\", which matches none, "
+               << (example.empty() ? "and the model has none"
+                                   : "expected a name as " + example + ", with * and ?");
+    }
+    return success();
+  }
+
   static bool matches(const Patterns &patterns, StringRef name) {
     return llvm::any_of(patterns, [&](auto &pattern) { return pattern.match(name); });
   }
 
   void runOnOperation() override {
     Patterns trained, wanted;
-    if (failed(parse(trainable, trained)) || failed(parse(inputs, wanted)))
+    if (failed(parse(trainable, trained)) || failed(checkMatches(trained)) || failed(parse(inputs, wanted)))
       return signalPassFailure();
     DerivativeOptions options;
     options.loss = loss;

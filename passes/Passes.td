@@ -161,7 +161,7 @@ def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
     derivative has shapes or branches that depend on data.
   }];
   let options = [
-    Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss; if empty: the only one, else the first named `loss` or `*.loss`">,
+    Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss, or the end of its name; if empty: the only result, or else `loss`">,
     ListOption<"trainable", "trainable", "std::string", "parameters that are trained, with * and ?; all if empty">,
     ListOption<"inputs", "inputs", "std::string", "inputs whose gradients are wanted, too, with * and ?">];
   let dependentDialects = ["::cleave::CleaveDialect"];

@@ -318,15 +318,17 @@ static std::string functionalName(OperatorOp op) {
   std::string rest = op.getName().drop_front(base.size()).str();
   if (!base.consume_back("_") || base.ends_with("_"))
     return {};
-  // `floor_divide_.Tensor` corresponds to `floor_divide` without an overload, `pow_.Scalar` to
-  // `pow.Tensor_Scalar`, `ldexp_` to `ldexp.Tensor`.
-  const std::string names[] = {base.str() + rest, base.str(),
-                               (base + ".Tensor_" + StringRef(rest).ltrim('.')).str(),
-                               (base + ".Tensor").str()};
-  const OperatorSchema *plain = nullptr;
-  for (const std::string &name : names)
-    if (!plain && isFunctionalFormOf(findSchema(name), op.getSchema()))
-      plain = findSchema(name);
+  // The overload of the same name, or one with the same arguments: `floor_divide_.Tensor` corresponds to
+  // `floor_divide`, `pow_.Scalar` to `pow.Tensor_Scalar`, `bernoulli_.float` to `bernoulli.p`.
+  const OperatorSchema *plain = findSchema(base.str() + rest);
+  if (!isFunctionalFormOf(plain, op.getSchema())) {
+    auto form = llvm::find_if(allSchemas(), [&](const OperatorSchema *each) {
+      StringRef name = each->irName;
+      return name.consume_front(base) && (name.empty() || name.starts_with(".")) &&
+             isFunctionalFormOf(each, op.getSchema());
+    });
+    plain = form == allSchemas().end() ? nullptr : *form;
+  }
   if (!plain)
     return {};
   // `unsqueeze_` makes another view of its tensor, and writes nothing.

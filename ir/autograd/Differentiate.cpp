@@ -221,14 +221,15 @@ LogicalResult Differentiator::refuseUnknown() {
 /// The result that is the loss; nothing, with a diagnostic, if none is, or several may be.
 std::optional<unsigned> Differentiator::indexOfLoss() {
   const unsigned results = function.getNumResults();
+  const std::string wanted = options.loss.empty() ? "loss" : options.loss;
   SmallVector<unsigned> exact, suffixed;
   std::string names;
   for (unsigned i = 0; i < results; ++i) {
     auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
     names += (i ? ", " : "") + (name ? name.str() : "result " + std::to_string(i));
-    if (name && name.getValue() == (options.loss.empty() ? "loss" : StringRef(options.loss)))
+    if (name && name.getValue() == wanted)
       exact.push_back(i);
-    else if (name && options.loss.empty() && name.getValue().ends_with(".loss"))
+    else if (name && name.getValue().ends_with("." + wanted))
       suffixed.push_back(i);
   }
   const SmallVector<unsigned> &found = exact.empty() ? suffixed : exact;
@@ -236,11 +237,11 @@ std::optional<unsigned> Differentiator::indexOfLoss() {
     return found[0];
   if (options.loss.empty() && results == 1)
     return 0;
-  function.emitError() << "the loss: found " << (names.empty() ? "no results" : names) << ", expected "
-                       << (found.empty() ? "a result '" : "one result '")
-                       << (options.loss.empty() ? "loss" : options.loss) << "'; "
-                       << (found.empty() ? "trace the model with labels, or attach a loss"
-                                         : "name the one that is meant");
+  function.emitError()
+      << "the loss: found " << (names.empty() ? "no results" : names) << ", expected "
+      << (found.empty() ? "a result '" : "one result '") << wanted
+      << "'; name one of these, attach a loss of one (mse(output, target)), or trace the model "
+      << "with labels";
   return std::nullopt;
 }
 

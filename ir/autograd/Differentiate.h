@@ -12,8 +12,8 @@ namespace cleave {
 inline constexpr llvm::StringLiteral kFrozenAttr = "cleave.frozen";
 
 struct DerivativeOptions {
-  /// Name of the result that is differentiated, one floating-point number. If empty: the only result, else
-  /// the first one named `loss` or `*.loss`.
+  /// Name of the result that is differentiated, one floating-point number, or the end of that name behind a
+  /// dot. If empty: the only result, or else `loss`.
   std::string loss;
   /// By name of a parameter that is not frozen: it is trained, so that its gradient is wanted.
   std::function<bool(llvm::StringRef)> isTrainable = [](llvm::StringRef) { return true; };

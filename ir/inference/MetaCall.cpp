@@ -16,13 +16,6 @@ at::Tensor withoutData(const at::Tensor &tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
 
-/// True for an operator that only autograd calls: the backward pass of another one, or a forward pass that
-/// also gives what that needs.
-static bool isOfAutograd(StringRef irName) {
-  const StringRef name = irName.split('.').second.split('.').first;
-  return name.ends_with("_backward") || name.ends_with("_forward") || name.ends_with("_backward_data");
-}
-
 /// True if the operator's result types are the same with zeros as data.
 static bool hasTypesWithoutData(const OperatorSchema &schema) {
   return (semanticsOf(schema.irName).hasStaticResultTypes || isOfAutograd(schema.irName)) &&

@@ -224,6 +224,9 @@ static Value weightNormed(OperatorOp op, OpBuilder &builder) {
 
 void addGradients(SemanticsTable &table) {
   addStaticResultTypes(table);
+  table.set(&OpSemantics::dropProbability, llvm::StringLiteral("p"), {"aten.dropout", "aten.native_dropout"});
+  table.set(&OpSemantics::dropProbability, llvm::StringLiteral("dropout_p"),
+            {"aten._scaled_dot_product_flash_attention_for_cpu"});
   table.set(&OpSemantics::differentiableForm, copied, {"aten.copy"});
   table.set(&OpSemantics::differentiableForm, weightNormed, {"aten._weight_norm"});
   addElementwiseGradients(table);

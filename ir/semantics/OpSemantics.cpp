@@ -97,6 +97,11 @@ std::optional<unsigned> constantItem(OperatorOp access) {
   return index && *index >= 0 ? std::optional<unsigned>(*index) : std::nullopt;
 }
 
+bool isOfAutograd(llvm::StringRef irName) {
+  const llvm::StringRef name = irName.split('.').second.split('.').first;
+  return name.ends_with("_backward") || name.ends_with("_forward") || name.ends_with("_backward_data");
+}
+
 bool isRandom(OperatorOp op) {
   auto function = op->getParentOfType<func::FuncOp>();
   if (!op.getSchema().isRandom || (function && function->hasAttr(kTrainingAttr)))

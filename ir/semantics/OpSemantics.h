@@ -159,7 +159,8 @@ struct OpSemantics {
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// For an operator without a derivative, or with one that plans may not call: its result, by other operators.
+  /// For an operator without a derivative, or with one that plans may not call: its result, by other
+  /// operators.
   mlir::Value (*differentiableForm)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
   /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
@@ -171,6 +172,10 @@ struct OpSemantics {
 /// The entry of an operator, by IR name with or without overload; an entry with isKnown = false if there is
 /// none.
 const OpSemantics &semanticsOf(llvm::StringRef irName);
+
+/// True for an operator that only autograd calls: the backward pass of another one, or a forward pass that
+/// also gives what that needs.
+bool isOfAutograd(llvm::StringRef irName);
 
 /// The sharding rule of one call; nothing if every operand is needed whole.
 std::optional<OpShardingRule> opShardingRuleOf(OperatorOp op, const ExampleShapes &shapes);

@@ -99,7 +99,7 @@ static void checkHeads(const at::Tensor &query, const at::Tensor &key, const at:
   if (!mask)
     return;
   const int64_t expected[] = {query.size(0), query.size(1), query.size(2), key.size(2)};
-  bool fits = (mask->dim() == 2 || mask->dim() == 4) && mask->is_contiguous();
+  bool fits = (mask->dim() == 2 || mask->dim() == 4) && mask->stride(-1) == 1;
   for (int64_t i = 1; fits && i <= mask->dim(); ++i)
     fits = mask->size(-i) == expected[4 - i] || (i > 1 && mask->size(-i) == 1);
   TORCH_CHECK(fits, "found a mask ", mask->sizes(), " of a query ", query.sizes(), " and keys ", key.sizes());

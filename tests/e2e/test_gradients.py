@@ -100,6 +100,19 @@ class Frozen(Classifier):
         return {"loss": self.head(self.body(x)).square().mean()}
 
 
+class Attends(nn.Module):
+    """With a mask of keys that repeats for heads and queries, and a query that repeats for the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Parameter(torch.randn(1, 2, 5, 4)), nn.Linear(4, 4)
+
+    def forward(self, x):
+        key, mask = self.key(x), torch.arange(5.0).view(1, 1, 1, 5).expand(3, 2, 1, 5)
+        attended = nn.functional.scaled_dot_product_attention(self.query.expand(3, -1, -1, -1), key, key, attn_mask=mask)
+        return {"loss": attended.sum()}
+
+
 class Stops(Classifier):
     def forward(self, x):
         with torch.no_grad():
@@ -160,6 +173,13 @@ def test_gradients_stop_where_the_module_stops_them(tmp_path):
     assert "grad.head.weight" in found and "grad.body.0.weight" not in found
 
 
+def test_attention_with_repeated_operands(tmp_path):
+    inputs = {"x": torch.randn(3, 2, 5, 4)}
+    module = saved("Attends", inputs, tmp_path)
+    compiled(tmp_path)
+    check(run(tmp_path, inputs), gradients_of(module, module(**inputs)["loss"]))
+
+
 def test_frozen_parameters_have_none_unless_they_are_named(tmp_path):
     inputs = {"x": torch.randn(4, 8)}
     module = saved("Frozen", inputs, tmp_path)
@@ -173,20 +193,27 @@ def test_frozen_parameters_have_none_unless_they_are_named(tmp_path):
     check(found, {name: gradient for name, gradient in expected.items() if name.startswith("body.")})
 
 
+def test_verify_says_that_it_compares_no_gradients(classifier):
+    folder, _, _ = classifier
+    compiled(folder, "--loss", "cross_entropy(0, labels)")
+    found = cleave("verify", "model.plan", "--model", "model.pt", cwd=folder, status=1)
+    assert "model.plan: found a plan that gives gradients, which the original does not, expected one without" in found.err
+
+
 def test_loss_may_be_an_output(tmp_path):
     inputs = {"x": torch.randn(4, 8)}
     module = saved("Frozen", inputs, tmp_path)
-    compiled(tmp_path, "--loss", "output.loss", "--trainable", "head.*")
+    compiled(tmp_path, "--loss", "loss", "--trainable", "head.*")
     expected = gradients_of(module.head, module(**inputs)["loss"])
     check(run(tmp_path, inputs), {f"head.{name}": gradient for name, gradient in expected.items()})
 
 
 @pytest.mark.parametrize("options, status, error", [
-    ([], 1, "the loss: found output.0, output.1, expected a result 'loss'; trace the model with labels, or attach a loss"),
+    ([], 1, "the loss: found output.0, output.1, expected a result 'loss'; name one of these, attach a loss of one (mse(output, target)), or trace the model with labels"),
     (["--loss", "mse(output.0, labels)"], 1, "the loss: found 'labels' of type"),
     (["--loss", "mse(output.0)"], 1, "expected a result and an input in brackets, as in mse(logits, labels)"),
     (["--loss", "cross_entropy(output.0, labels)", "--trainable", "nothing.*"], 1,
-     "the loss depends on no weight that is trained"),
+     'trainable parameters: found "nothing.*", which matches none, expected a name as '),
     (["--devices", 2], 2, "--gradients: found several devices, expected one"),
     (["--verify"], 2, "--gradients: found --verify"),
     (["--dtype", "bf16"], 2, "--gradients: found --dtype"),

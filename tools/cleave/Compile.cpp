@@ -91,7 +91,7 @@ static void addGradientOptions(CLI::App *command, GivenGradients &given) {
                                              "Give the gradients of a loss as outputs, too (one device)");
   command
       ->add_option("--loss", given.options.loss,
-                   "The loss: cross_entropy(logits, labels), mse(output, target), …, or an output (loss)")
+                   "The loss: cross_entropy(logits, labels), mse(output, target), …, or an output")
       ->needs(gradients)
       ->type_name("LOSS");
   repeatable(command->add_option("--trainable", given.options.trainable,

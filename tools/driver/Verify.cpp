@@ -266,6 +266,13 @@ static llvm::Error verifySignature(const VerifyOptions &options, runtime::Sessio
                                    const TorchScriptFile &file, llvm::ArrayRef<SignatureFile> files,
                                    llvm::function_ref<void(double)> progress, VerifyReport &report) {
   const plan::Plan &plan = session.plan();
+  const plan::Tree &outputs = *plan.signatures[index]->output_tree;
+  if (outputs.kind == plan::TreeKind::Dict && llvm::is_contained(outputs.keys, "gradients") &&
+      llvm::any_of(plan.signatures[index]->outputs,
+                   [](auto &output) { return llvm::StringRef(output->name).starts_with("grad."); }))
+    return fail(options.plan +
+                ": found a plan that gives gradients, which the original does not, expected one without; "
+                "compile the model without --gradients to verify it");
   OriginalModel original(file, *plan.signatures[index]);
   if (auto error = original.findStates(plan))
     return error;

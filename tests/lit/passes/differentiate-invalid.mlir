@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --differentiate --verify-diagnostics --split-input-file
 
-// expected-error @below {{the loss: found a, b, expected a result 'loss'; trace the model with labels, or attach a loss}}
+// expected-error @below {{the loss: found a, b, expected a result 'loss'; name one of these, attach a loss of one (mse(output, target)), or trace the model with labels}}
 func.func @no_loss(%x: tensor<4xf32>) -> (tensor<4xf32> {cleave.name = "a"}, tensor<4xf32> {cleave.name = "b"}) {
   return %x, %x : tensor<4xf32>, tensor<4xf32>
 }
@@ -48,7 +48,7 @@ func.func @branch(%x: tensor<4xf32>, %c: i1) -> (!cleave.tensor {cleave.name = "
 
 // -----
 
-// expected-error @below {{the loss: found a.loss, b.loss, expected one result 'loss'; name the one that is meant}}
+// expected-error @below {{the loss: found a.loss, b.loss, expected one result 'loss'; name one of these}}
 func.func @several(%x: tensor<f32>) -> (tensor<f32> {cleave.name = "a.loss"}, tensor<f32> {cleave.name = "b.loss"}) {
   return %x, %x : tensor<f32>, tensor<f32>
 }
