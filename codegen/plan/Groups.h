@@ -27,7 +27,7 @@ uint32_t pipelineRankOf(const Plan &plan, uint32_t stage);
 /// axis by its first rank. An axis of one rank has none.
 std::vector<std::unique_ptr<Group>> groupsOf(const Mesh &mesh);
 
-/// The group of `rank` of the kind Tensor or Data; nothing if that would have one rank.
+/// The group of the kind Tensor or Data that `rank` is in; nothing if it would be alone there.
 std::optional<uint32_t> groupOf(const Plan &plan, uint32_t rank, GroupKind kind);
 
 /// The group of `rank` among those that a bucket sums over, and the part of its stage; nothing if the rank

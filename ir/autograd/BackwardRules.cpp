@@ -25,8 +25,7 @@ static double floatOf(const c10::IValue &value) {
   return value.isDouble() ? value.toDouble() : value.toTensor().item<double>();
 }
 
-/// True if two operands differ at most in sizes and numbers. Other integers (indices of dimensions, flags)
-/// are the same if the formula took the same branch.
+/// True if two operands differ at most in the values of integers and floats.
 static bool isAlike(const RecordedValue &a, const RecordedValue &b) {
   if (a.kind != b.kind || a.tensors != b.tensors)
     return false;
@@ -98,7 +97,7 @@ private:
   std::optional<RuleOperand> makeFloat(llvm::function_ref<double(const Recording &)> get);
   std::optional<RuleOperand> makeOperand(size_t call, size_t operand);
   llvm::Expected<RuleCall> makeCall(size_t call);
-  /// Makes the results of the recorded call known, as those of call `index` of the rule.
+  /// Maps the results of call `recorded` of the recording to those of `call` of the rule.
   void define(size_t recorded, unsigned call);
   /// True if the backward pass needs only operands, results and views of these; `views` are the calls that
   /// make the views.

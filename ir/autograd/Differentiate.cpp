@@ -2,6 +2,7 @@
 #include "ir/autograd/Differentiate.h"
 #include "ir/Signature.h"
 #include "ir/autograd/CallBuilder.h"
+#include "ir/autograd/DifferentiableForms.h"
 #include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
@@ -13,15 +14,6 @@ using namespace mlir;
 namespace cleave {
 
 std::string gradientName(StringRef of) { return ("grad." + of).str(); }
-
-void removeGradientStops(func::FuncOp function) {
-  function.walk([](OperatorOp op) {
-    if (!semanticsOf(op.getName()).stopsGradients)
-      return;
-    op->getResult(0).replaceAllUsesWith(op->getOperand(0));
-    op->erase();
-  });
-}
 
 namespace {
 /// A tensor: a value, or item `item` of a value that is a list or tuple.
@@ -182,7 +174,7 @@ void Differentiator::findRequiresGrad() {
   for (BlockArgument argument : function.getArguments())
     if (isDifferentiable({argument, std::nullopt}) && options.wantsInputGradient(nameOf(argument)))
       requiresGrad.insert(argument);
-  // A weight within a region makes the operation with that region requiresGrad.
+  // The results of an operation with a weight in one of its regions require grad, too.
   function.walk([&](ParamOp param) {
     if (isTrainable(param))
       requiresGrad.insert(param);
@@ -483,18 +475,6 @@ LogicalResult Differentiator::run() {
       return failure();
   addResults();
   return success();
-}
-
-/// Replaces operators without a derivative by others that have one.
-static void useDifferentiableForms(func::FuncOp function) {
-  function.walk([](OperatorOp op) {
-    auto *form = semanticsOf(op.getName()).differentiableForm;
-    if (!form)
-      return;
-    OpBuilder builder(op);
-    op->getResult(0).replaceAllUsesWith(form(op, builder));
-    op->erase();
-  });
 }
 
 LogicalResult differentiate(func::FuncOp function, const DerivativeOptions &options) {

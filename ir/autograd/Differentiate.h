@@ -25,7 +25,8 @@ struct DerivativeOptions {
 std::string gradientName(llvm::StringRef of);
 
 /// Adds the gradients of the loss to the results of the function, in the order in which parameters (and then
-/// arguments) stand in it: `%loss, %dw = …`. What does not reach the loss has none. The output tree becomes
+/// arguments) stand in it: `%loss, %dw = …`. A parameter that the loss does not depend on has none. The
+/// output tree becomes
 /// `["dict", "outputs", the former tree, "gradients", ["dict", name, gradient, …]]`.
 ///
 /// Backward operations are those that PyTorch runs, for any sizes of the dynamic dimensions. The module path

@@ -1,6 +1,6 @@
 //===- RecordBackward.h - PyTorch's backward pass of one call ---*- C++ -*-===//
 //
-// Private to ir/autograd/. Everything that relies on how libtorch records gradients is in RecordBackward.cpp.
+// Private to ir/autograd/. RecordBackward.cpp alone relies on internals of libtorch's autograd.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_AUTOGRAD_RECORDBACKWARD_H
@@ -59,7 +59,7 @@ struct Recording {
 ///
 /// \param operands  the call's operands; of tensors only shape, dtype and strides are read.
 /// \param gradients  by tensor among the results: a tensor with the type and strides of its gradient;
-/// undefined if the gradient is zero. That of a result that does not require grad is ignored.
+/// undefined if the gradient is zero. The gradient of a result that does not require grad is ignored.
 /// \param needsInputGrad  by tensor among the operands: its gradient is wanted; it is a floating-point tensor
 /// then.
 /// \throws std::exception if a call depends on data, or has no derivative.

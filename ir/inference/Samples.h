@@ -46,7 +46,8 @@ struct Samples {
 mlir::FailureOr<std::unique_ptr<Samples>> sample(mlir::func::FuncOp function,
                                                  llvm::StringMap<SizeLimits> &limits, bool onlyTraced);
 
-/// Fits types and sizes to the values of all operations, with as many further samples as needed.
+/// Infers types and sizes of all values from the runs; runs the function at further samples where several
+/// expressions agree with what was observed.
 void generalize(mlir::func::FuncOp function, Samples &samples, InferredValues &result);
 
 } // namespace cleave

@@ -1,0 +1,32 @@
+//===- DifferentiableForms.cpp - Before operations are differentiated -----===//
+#include "ir/autograd/DifferentiableForms.h"
+#include "ir/OperatorDialect.h"
+#include "ir/autograd/Differentiate.h"
+#include "ir/semantics/OpSemantics.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+void removeGradientStops(func::FuncOp function) {
+  function.walk([](OperatorOp op) {
+    if (!semanticsOf(op.getName()).stopsGradients)
+      return;
+    op->getResult(0).replaceAllUsesWith(op->getOperand(0));
+    op->erase();
+  });
+}
+
+void useDifferentiableForms(func::FuncOp function) {
+  function.walk([](OperatorOp op) {
+    auto *form = semanticsOf(op.getName()).differentiableForm;
+    if (!form)
+      return;
+    OpBuilder builder(op);
+    op->getResult(0).replaceAllUsesWith(form(op, builder));
+    op->erase();
+  });
+}
+
+} // namespace cleave
