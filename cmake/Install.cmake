@@ -45,7 +45,9 @@ function(install_cleave)
     runtime/session/Session.h
     runtime/exchange/SignatureInputs.h
     runtime/base/TensorFile.h
-    runtime/base/Trace.h)
+    runtime/base/Trace.h
+    runtime/training/LearningRate.h
+    runtime/training/Trainer.h)
   install(FILES ${PROJECT_BINARY_DIR}/codegen/plan/plan_generated.h DESTINATION include/cleave/codegen/plan COMPONENT Runtime)
   if(TARGET cleave_cuda)
     set_property(TARGET cleave_cuda APPEND PROPERTY INSTALL_RPATH ${CLEAVE_NVIDIA_DIR}/lib)

@@ -196,6 +196,9 @@ void PlanEmitter::addMemory(plan::Prediction &prediction, StageOp stage, const M
   for (ParamOp param : stage.getBody().getOps<ParamOp>())
     if (predictedWeights[{prediction.stage, tpRank}].insert(param.getName()).second)
       prediction.weight_bytes += microbatch.shapes.bytesOf(param);
+  for (StageOp other : function.getBody().getOps<StageOp>())
+    if (other.getIndex() == stage.getIndex())
+      activations += optimizerBytes(other, microbatch.shapes);
   prediction.activation_bytes = std::max(prediction.activation_bytes, activations);
   prediction.peak_bytes = prediction.weight_bytes + prediction.activation_bytes;
 }
@@ -239,9 +242,14 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
     (*program)->tp_rank = tpRank;
     result->programs.push_back(std::move(*program));
     addCapturePoints(emitter.takeCapturePoints(), signature, tpRank, points);
-    // The stages are those of the first signature; further signatures share them.
-    if (stage.getPhase() != Phase::Forward)
+    // The other phases of a stage follow its forward pass, on the same device.
+    if (stage.getPhase() != Phase::Forward) {
+      for (auto &prediction : result->predictions)
+        if (prediction->stage == uint32_t(stage.getIndex()) && prediction->tp_rank == tpRank)
+          addMemory(*prediction, stage, *microbatch, tpRank);
       continue;
+    }
+    // The stages are those of the first signature; further signatures share them.
     if (signature == 0 && tpRank == 0)
       addStage(stage, ranks);
     // Passes over training steps leave no costs.
@@ -370,8 +378,16 @@ FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32
                     plan::ranksPerDeviceGroup(*result)};
   const bool trains = llvm::any_of(function.getBody().getOps<StageOp>(),
                                    [](StageOp stage) { return stage.getPhase() != Phase::Forward; });
-  if (!trains)
-    return gpipe(pipeline);
+  // Where the backward pass is part of the forward programs, only updates follow.
+  const bool hasBackward = llvm::any_of(function.getBody().getOps<StageOp>(), [](StageOp stage) {
+    return stage.getPhase() == Phase::BackwardInput;
+  });
+  if (!hasBackward) {
+    plan::Schedule schedule = gpipe(pipeline);
+    if (trains)
+      appendUpdates(schedule, *result);
+    return schedule;
+  }
   pipeline.gradientTransfers = plan::transfers(*result, signature, plan::Phase::BackwardInput);
   StringRef order = decision.getOrder() ? decision.getOrder().getValue() : "1f1b";
   auto schedule = makeTrainingSchedule(*trainingScheduleNamed(order), pipeline);

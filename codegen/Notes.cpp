@@ -81,8 +81,14 @@ static plan::Note makeNote(StringRef kind, StringRef path, StringRef op, std::st
 
 static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &notes) {
   ExampleShapes shapes(function);
+  // By weight: one of its uses in each stage.
   llvm::MapVector<StringRef, SmallVector<ParamOp>> uses;
-  function.walk([&](ParamOp param) { uses[param.getName()].push_back(param); });
+  auto stageOf = [](ParamOp param) { return param->getParentOfType<StageOp>().getIndex(); };
+  function.walk([&](ParamOp param) {
+    auto &known = uses[param.getName()];
+    if (llvm::none_of(known, [&](ParamOp other) { return stageOf(other) == stageOf(param); }))
+      known.push_back(param);
+  });
   for (auto &[name, params] : uses) {
     int64_t bytes = shapes.bytesOf(params.front());
     // Small tables and constants of the program are copied without a note.
@@ -90,7 +96,7 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
       continue;
     std::string stages, names = name.str();
     for (ParamOp param : params)
-      stages += (stages.empty() ? "" : ", ") + std::to_string(param->getParentOfType<StageOp>().getIndex());
+      stages += (stages.empty() ? "" : ", ") + std::to_string(stageOf(param));
     if (params.front().getAliases())
       for (StringRef alias : params.front().getAliases()->getAsValueRange<StringAttr>())
         names += " = " + alias.str();

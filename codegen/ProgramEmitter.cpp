@@ -184,10 +184,39 @@ bool ProgramEmitter::setTrainingKind(plan::Instruction &instruction, Operation *
     instruction.op = tables.weights.find(weight.getName()) - tables.weights.begin();
     instruction.operands = {slot(assign.getValue())};
     tables.trainable.insert(weight.getName().str());
+  } else if (auto update = dyn_cast<UpdateWeightOp>(op)) {
+    setUpdate(instruction, update);
   } else {
     return false;
   }
   return true;
+}
+
+void ProgramEmitter::setUpdate(plan::Instruction &instruction, UpdateWeightOp op) {
+  auto weight = op.getWeight().getDefiningOp<ParamOp>();
+  instruction.kind = InstructionKind::WeightUpdate;
+  instruction.op = tables.weights.find(weight.getName()) - tables.weights.begin();
+  instruction.operands.erase(instruction.operands.begin());
+  tables.trainable.insert(weight.getName().str());
+  auto step = std::make_unique<plan::OptimizerStep>();
+  step->optimizer = static_cast<plan::Optimizer>(op.getOptimizer());
+  step->weight_decay = op.getWeightDecay().convertToDouble();
+  step->momentum = op.getMomentum().convertToDouble();
+  step->beta1 = op.getBeta1().convertToDouble();
+  step->beta2 = op.getBeta2().convertToDouble();
+  step->epsilon = op.getEpsilon().convertToDouble();
+  step->nesterov = op.getNesterov();
+  for (StringRef name : op.getStates().getAsValueRange<StringAttr>()) {
+    auto [entry, isNew] = tables.states.try_emplace(name.str());
+    if (isNew) {
+      entry->second = std::make_unique<plan::State>();
+      entry->second->name = name.str();
+      entry->second->type = tensorTypeOf(weight.getType(), symbols);
+      entry->second->stage = stage;
+    }
+    step->states.push_back(entry - tables.states.begin());
+  }
+  instruction.step = std::move(step);
 }
 
 uint32_t ProgramEmitter::stateOf(ReadStateOp state) {

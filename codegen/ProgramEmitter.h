@@ -73,6 +73,7 @@ private:
   /// Fills in the kind of instruction; false for operations that no instruction stands for.
   bool setKind(plan::Instruction &instruction, mlir::Operation *op);
   bool setTrainingKind(plan::Instruction &instruction, mlir::Operation *op);
+  void setUpdate(plan::Instruction &instruction, UpdateWeightOp op);
   mlir::LogicalResult emitNested(mlir::Operation *op, plan::Block &block, uint32_t index);
   void addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept);
   /// Collects the slots that an instruction reads, including in its blocks.

@@ -41,8 +41,14 @@ template <typename DecisionAttr> void setDecision(mlir::Operation *op, DecisionA
 /// Registers all dialects of Cleave's IR: func, cleave, and one per operator namespace.
 void registerDialects(mlir::DialectRegistry &registry);
 
+/// Of a `cleave.param`: an operation of the phase update changes it, so that nothing can be prepared from it.
+inline constexpr llvm::StringLiteral kTrainedAttr = "cleave.trained";
+
 /// The phase of a training step that the operation belongs to (`cleave.phase`).
 Phase phaseOf(mlir::Operation *op);
+
+/// The names, in torch.optim, of what an optimizer keeps of a weight from step to step.
+llvm::SmallVector<llvm::StringRef> optimizerStates(Optimizer optimizer, double momentum);
 
 /// True if values of the type are tensors, with or without a known shape, or may be one (an optional tensor).
 bool isTensorLike(mlir::Type type);

@@ -119,6 +119,17 @@ def PhaseAttr : EnumAttr<CleaveDialect, Phase, "phase"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
+def Optimizer : I32EnumAttr<"Optimizer", "an optimizer of torch.optim", [
+    I32EnumAttrCase<"Sgd", 0, "sgd">, I32EnumAttrCase<"Adam", 1, "adam">, I32EnumAttrCase<"AdamW", 2, "adamw">]> {
+  let cppNamespace = "::cleave";
+  let genSpecializedAttr = 0;
+}
+
+def OptimizerAttr : EnumAttr<CleaveDialect, Optimizer, "optimizer"> {
+  let summary = "an optimizer";
+  let assemblyFormat = "`<` $value `>`";
+}
+
 def MeshAttr : CleaveAttr<"Mesh", "mesh"> {
   let summary = "the device mesh: pipeline ranks × data-parallel ranks × tensor-parallel ranks";
   let parameters = (ins DefaultValuedParameter<"unsigned", "1">:$pp, DefaultValuedParameter<"unsigned", "1">:$dp,

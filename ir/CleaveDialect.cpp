@@ -218,6 +218,26 @@ LogicalResult WriteWeightOp::verify() {
   return success();
 }
 
+SmallVector<StringRef> optimizerStates(Optimizer optimizer, double momentum) {
+  if (optimizer != Optimizer::Sgd)
+    return {"exp_avg", "exp_avg_sq"};
+  return momentum == 0 ? SmallVector<StringRef>() : SmallVector<StringRef>{"momentum_buffer"};
+}
+
+LogicalResult UpdateWeightOp::verify() {
+  auto param = getWeight().getDefiningOp<ParamOp>();
+  if (!param || param.getRole() != "parameter")
+    return emitOpError("found a value that is no weight, expected a cleave.param of role parameter");
+  auto weight = cast<RankedTensorType>(param.getType()), gradient = getGradient().getType();
+  if (!weight.hasStaticShape() || cast<RankedTensorType>(gradient).getShape() != weight.getShape())
+    return emitOpError("found a gradient ") << gradient << " of a weight " << weight;
+  const size_t wanted = optimizerStates(getOptimizer(), getMomentum().convertToDouble()).size();
+  if (getStates().size() != wanted)
+    return emitOpError("found ") << getStates().size() << " states, " << stringifyOptimizer(getOptimizer())
+                                 << " has " << wanted;
+  return success();
+}
+
 LogicalResult PerRankOp::verify() {
   if (getValues().empty())
     return emitOpError("found no values, expected one a rank");

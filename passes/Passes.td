@@ -167,6 +167,54 @@ def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
+def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
+  let summary = "makes a training step of a function with gradients";
+  let description = [{
+    After differentiate:
+    ```mlir
+    func.func @forward(%x: tensor<4x8xf32>) -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<16x8xf32> {cleave.name = "grad.w"}) {
+      …
+      return %loss, %dw : …
+    // becomes
+    func.func @forward(%x: tensor<4x8xf32>, %rate: tensor<f32> {cleave.name = "learning_rate", …}, %step: tensor<f32> {cleave.name = "step", …})
+        -> (tensor<f32> {cleave.name = "loss"}, tensor<f32> {cleave.name = "grad_norm"}) {
+      …
+      cleave.accumulate "grad.w" %dw : tensor<16x8xf32>
+      %sum = cleave.read_sum "grad.w" {cleave.phase = #cleave.phase<update>} : tensor<16x8xf32>
+      …
+      cleave.update_weight(%w, %sum, %rate, %step, %divisor, %skip) {optimizer = #cleave.optimizer<adamw>, …} : …
+      return %loss, %norm : …
+    ```
+    Optimizers, formulas and defaults are those of `torch.optim`: `sgd` (`momentum`, `nesterov`), `adam` and `adamw` (`beta1`,
+    `beta2`, `eps`), all with `weight_decay`. Needs infer-types afterwards.
+  }];
+  let options = [
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "NAME or NAME(OPTION=VALUE, …)">,
+    ListOption<"noDecay", "no-decay", "std::string", "weights without weight decay, with * and ?">,
+    Option<"clipNorm", "clip-norm", "double", "0", "largest norm of all gradients together; 0: any">];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
+def Recompute : Pass<"recompute", "::mlir::func::FuncOp"> {
+  let summary = "lets the backward pass compute activations again instead of keeping them";
+  let description = [{
+    After differentiate, and after passes that merge equal operations:
+    ```mlir
+    %1 = aten.tanh(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
+    %2 = aten.sin(%1) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
+    %loss = aten.sum(%2, %none) : (tensor<4xf32>, none) -> tensor<f32>
+    …
+    %3 = aten.cos(%1) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
+    // becomes
+    %again = aten.tanh(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
+    %3 = aten.cos(%again) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
+    ```
+    Each module whose path matches is computed again as a whole, in front of its backward pass; without patterns, each item of a
+    list of modules (`h.3`). What it takes from other modules, and random numbers, are kept.
+  }];
+  let options = [ListOption<"modules", "modules", "std::string", "paths of modules, with * and ?">];
+}
+
 def AnnotateSharding : Pass<"annotate-sharding", "::mlir::ModuleOp"> {
   let summary = "decides which weights are sharded over tensor-parallel ranks, and how";
   let description = [{

@@ -1,7 +1,7 @@
 //===- StripBoundaries.cpp - Removes boundaries nobody captures -----------===//
 #include "ir/autograd/Differentiate.h"
+#include "passes/NamePatterns.h"
 #include "passes/Passes.h"
-#include "llvm/Support/GlobPattern.h"
 
 using namespace mlir;
 
@@ -15,17 +15,11 @@ struct StripBoundaries : impl::StripBoundariesBase<StripBoundaries> {
   using StripBoundariesBase::StripBoundariesBase;
 
   void runOnOperation() override {
-    SmallVector<llvm::GlobPattern> patterns;
-    for (const std::string &text : keep) {
-      auto pattern = llvm::GlobPattern::create(text);
-      if (!pattern) {
-        getOperation().emitError() << "pattern \"" << text << "\": " << llvm::toString(pattern.takeError());
-        return signalPassFailure();
-      }
-      patterns.push_back(std::move(*pattern));
-    }
+    auto patterns = NamePatterns::parse(getOperation(), keep);
+    if (failed(patterns))
+      return signalPassFailure();
     getOperation().walk([&](BoundaryOp boundary) {
-      if (llvm::any_of(patterns, [&](auto &pattern) { return pattern.match(boundary.getPath()); }))
+      if (patterns->match(boundary.getPath()))
         return;
       boundary.replaceAllUsesWith(boundary.getValue());
       boundary.erase();

@@ -41,6 +41,7 @@ private:
   Error checkCollective(const Instruction &instruction);
   Error checkStateAccess(const Instruction &instruction);
   Error checkWeightWrite(const Instruction &instruction);
+  Error checkWeightUpdate(const Instruction &instruction);
   Error checkNested(const Instruction &instruction, uint32_t block, int depth);
   Error checkNestedCounts(const Instruction &instruction);
 
@@ -288,6 +289,8 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
     return checkStateAccess(instruction);
   case Kind::WeightWrite:
     return checkWeightWrite(instruction);
+  case Kind::WeightUpdate:
+    return checkWeightUpdate(instruction);
   case Kind::StateAppend:
   case Kind::StateReorder:
   case Kind::CollectiveStart:
@@ -335,10 +338,35 @@ Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
 Error ProgramCheck::checkWeightWrite(const Instruction &instruction) {
   if (program.phase != Phase::Update)
     return refuse("writes a weight, expected in an update alone");
-  if (instruction.operands.size() != 1 || !instruction.results.empty() || !weights.count(instruction.op))
+  const bool isStep = instruction.kind == InstructionKind::WeightUpdate;
+  if (instruction.operands.size() != (isStep ? 5 : 1) || !instruction.results.empty() ||
+      !weights.count(instruction.op))
     return refuse("writes a weight that the program does not have");
   if (!plan.weights[instruction.op]->trainable)
     return refuse("writes weight '" + plan.weights[instruction.op]->name + "', which is not trainable");
+  return Error::success();
+}
+
+/// The states are made like the weight, so the session must keep a whole one of each for this rank.
+Error ProgramCheck::checkWeightUpdate(const Instruction &instruction) {
+  if (Error error = checkWeightWrite(instruction))
+    return error;
+  if (!instruction.step || instruction.step->optimizer > Optimizer::MAX)
+    return refuse("is a step of an unknown optimizer");
+  const OptimizerStep &step = *instruction.step;
+  const size_t wanted = step.optimizer != Optimizer::Sgd ? 2 : step.momentum != 0 ? 1 : 0;
+  if (step.states.size() != wanted)
+    return refuse("is a step of an optimizer with " + Twine(step.states.size()) + " states, expected " +
+                  Twine(wanted));
+  const Weight &weight = *plan.weights[instruction.op];
+  for (uint32_t index : step.states) {
+    if (index >= plan.states.size() || plan.states[index]->stage != program.stage ||
+        plan.states[index]->scope != StateScope::Session)
+      return refuse("keeps what is no state of the session and of its stage");
+    const TensorType &type = *plan.states[index]->type;
+    if (!type.ranked || type.dtype != weight.dtype || knownSizes(type) != weight.shape)
+      return refuse("keeps state '" + plan.states[index]->name + "', which is not of the type of its weight");
+  }
   return Error::success();
 }
 

@@ -242,6 +242,7 @@ FailureOr<Value> Differentiator::findLoss() {
   if (!index)
     return failure();
   Value loss = function.getBody().front().getTerminator()->getOperand(*index);
+  function.setResultAttr(*index, kLossAttr, UnitAttr::get(function.getContext()));
   if (!exampleOf(loss))
     return refuseUnknown();
   // A dynamic dimension may be 1 in the example inputs.

@@ -11,6 +11,9 @@ namespace cleave {
 /// Of a `cleave.param`: the model does not train it (`requires_grad` is false).
 inline constexpr llvm::StringLiteral kFrozenAttr = "cleave.frozen";
 
+/// Of a result: it is the loss whose gradients are among the results.
+inline constexpr llvm::StringLiteral kLossAttr = "cleave.loss";
+
 struct DerivativeOptions {
   /// Name of the result that is differentiated, one floating-point number, or the end of that name behind a
   /// dot. If empty: the only result, or else `loss`.
@@ -24,9 +27,9 @@ struct DerivativeOptions {
 /// Name of a result that is the gradient of a weight or argument: `grad.fc.weight`.
 std::string gradientName(llvm::StringRef of);
 
-/// Adds the gradients of the loss to the results of the function, in the order in which parameters (and then
-/// arguments) stand in it: `%loss, %dw = …`. A parameter that the loss does not depend on has none. The
-/// output tree becomes
+/// Marks the loss (kLossAttr), and adds its gradients to the results of the function, in the order in which
+/// parameters (and then arguments) stand in it: `%loss, %dw = …`. A parameter that the loss does not depend
+/// on has none. The output tree becomes
 /// `["dict", "outputs", the former tree, "gradients", ["dict", name, gradient, …]]`.
 ///
 /// Backward operations are those that PyTorch runs, for any sizes of the dynamic dimensions. The module path

@@ -83,7 +83,8 @@ bool prepacksWeights(Operation *op) {
   return call && semanticsOf(call.getName()).prepacksWeights &&
          llvm::all_of(op->getOperands(), [](Value value) {
            Operation *maker = value.getDefiningOp();
-           return maker && (isa<ParamOp, ConstantOp>(maker) || prepacksWeights(maker));
+           return maker && !maker->hasAttr(kTrainedAttr) &&
+                  (isa<ParamOp, ConstantOp>(maker) || prepacksWeights(maker));
          });
 }
 

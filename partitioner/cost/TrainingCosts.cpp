@@ -1,5 +1,6 @@
 //===- TrainingCosts.cpp - Costs of a training step -----------------------===//
 #include "partitioner/cost/TrainingCosts.h"
+#include "ir/ModuleList.h"
 #include "ir/semantics/Backward.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/cost/ModelGraph.h"
@@ -84,27 +85,16 @@ int64_t TrainingCosts::sentBytes(Value value) const {
 
 //===- Recomputation ------------------------------------------------------===//
 
-/// `h` and `h.3` for `h.3.mlp`: the outermost module list and its item; empty if there is none.
-static std::pair<StringRef, StringRef> itemOf(StringRef path) {
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    if (llvm::all_of(path.slice(begin, end), [](char c) { return llvm::isDigit(c); }) && end > begin)
-      return {path.take_front(begin), path.take_front(end)};
-    begin = end + 1;
-  }
-  return {};
-}
-
 void TrainingCosts::findBlocks() {
   llvm::StringMap<llvm::StringSet<>> lists;
   function.walk([&](OperatorOp op) {
-    auto [list, item] = itemOf(modulePath(op));
+    auto [list, item] = moduleListItem(modulePath(op));
     if (!item.empty())
       lists[list].insert(item);
   });
   llvm::StringMap<Segment> blocks;
   function.walk([&](OperatorOp op) {
-    auto [list, item] = itemOf(modulePath(op));
+    auto [list, item] = moduleListItem(modulePath(op));
     if (!item.empty() && lists[list].size() > 1)
       recomputed[op] = notSaved[op] = blocks.try_emplace(item, blocks.size()).first->second;
   });
@@ -332,7 +322,7 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
     gradients.push_back(cost.gradientBytes - gradientsBefore);
     if (cost.weightBytes == weightsBefore)
       continue;
-    const StringRef item = itemOf(modulePath(op)).second;
+    const StringRef item = moduleListItem(modulePath(op)).second;
     if (lastItem != item)
       cost.layerBytes.push_back(0);
     cost.layerBytes.back() += cost.weightBytes - weightsBefore;

@@ -22,6 +22,7 @@ private:
   void hold(Value value);
   void release(Value value);
   void visit(Operation *op);
+  void addSum(Value value);
   ArrayRef<InferredValues::Storage> storagesOf(Value value) const {
     auto found = inferred.storages.find(value);
     return found == inferred.storages.end() ? ArrayRef<InferredValues::Storage>() : found->second;
@@ -77,11 +78,30 @@ void MemoryWalk::visit(Operation *op) {
     live += 2 * shapes.bytesOf(state) * (state.getBatchDim() ? microbatches : 1);
     ignore(state);
   }
+  if (auto sum = dyn_cast<ReadSumOp>(op)) {
+    live += shapes.bytesOf(sum);
+    ignore(sum);
+  }
+  if (auto accumulate = dyn_cast<AccumulateOp>(op))
+    addSum(accumulate.getValue());
   // A prepacked weight is made when the plan is loaded; the original weight is not kept.
   bool isPrepared = prepacksWeights(op);
   for (Value result : op->getResults())
     isPrepared ? ignore(result) : hold(result);
   memory.activationBytes = std::max(memory.activationBytes, live + workspaceOf(op, shapes, threads));
+}
+
+/// A sum stays until the step ends. The first value becomes the sum if it has its memory to itself; otherwise
+/// it is copied.
+void MemoryWalk::addSum(Value value) {
+  const int64_t bytes = shapes.bytesOf(value);
+  ArrayRef<InferredValues::Storage> storages = storagesOf(value);
+  const bool isMoved = storages.size() == 1 && storages[0].bytes == bytes && value.hasOneUse() &&
+                       !uncounted.contains(storages[0].id) && references[storages[0].id] == 1;
+  if (isMoved)
+    ++references[storages[0].id];
+  else
+    live += bytes;
 }
 
 StageMemory MemoryWalk::run(const StageBody &body) {
@@ -94,6 +114,13 @@ StageMemory MemoryWalk::run(const StageBody &body) {
       release(value);
   }
   return memory;
+}
+
+int64_t optimizerBytes(StageOp update, const ExampleShapes &shapes) {
+  int64_t bytes = 0;
+  for (UpdateWeightOp op : update.getBody().getOps<UpdateWeightOp>())
+    bytes += int64_t(op.getStates().size()) * shapes.bytesOf(op.getWeight());
+  return bytes;
 }
 
 static StageBody bodyOf(StageOp stage) {

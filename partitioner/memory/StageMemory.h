@@ -12,8 +12,8 @@ namespace cleave {
 struct StageMemory {
   int64_t weightBytes = 0;
   /// Maximum alive at one time beside the weights: values until their last use, received values from the
-  /// start on, outputs until the end, states, and workspace of operators. The request's inputs belong to the
-  /// caller and do not count.
+  /// start on, outputs until the end, states, sums of gradients, and workspace of operators. The request's
+  /// inputs belong to the caller and do not count; nor do an optimizer's states (optimizerBytes).
   int64_t activationBytes = 0;
 };
 
@@ -36,6 +36,9 @@ StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, cons
                      int64_t threads, int64_t microbatches);
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads, int64_t microbatches);
+
+/// Bytes that the optimizer keeps from step to step of the weights that the stage updates.
+int64_t optimizerBytes(StageOp update, const ExampleShapes &shapes);
 
 /// Bytes of workspace that the operation allocates while it runs, besides its results.
 int64_t workspaceOf(mlir::Operation *op, const ExampleShapes &shapes, int64_t threads);

@@ -23,6 +23,8 @@ struct ExecutionContext {
   /// Null where the program has no states.
   RequestStates *states = nullptr;
   MicrobatchSlice part = {};
+  /// The run throws at the first instruction whose results have a NaN.
+  bool refusesNan = false;
 };
 
 } // namespace cleave::runtime

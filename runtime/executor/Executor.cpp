@@ -5,6 +5,7 @@
 #include "runtime/base/Values.h"
 #include "runtime/comm/Collectives.h"
 #include "runtime/executor/Activity.h"
+#include "runtime/executor/OptimizerStep.h"
 #include "runtime/executor/SetupWatch.h"
 #include <ATen/Context.h>
 #include <ATen/core/Dict.h>
@@ -145,6 +146,8 @@ void Executor::runBlock(const LoadedBlock &block) {
     }
     if (types)
       checkTypes(instruction.results);
+    if (context->refusesNan)
+      checkNan(instruction);
     for (uint32_t slot : instruction.releases)
       slots[slot] = IValue();
     containers.sweep(slots);
@@ -175,9 +178,11 @@ void Executor::execute(const LoadedInstruction &instruction) {
     return callCollective(instruction);
   case InstructionKind::StateAccumulate:
     return context->states->accumulate(instruction.source->op, context->part.position,
-                                       take(instruction.operands[0]).toTensor(), device);
+                                       take(instruction.operands[0]), device);
   case InstructionKind::WeightWrite:
     return writeWeight(instruction);
+  case InstructionKind::WeightUpdate:
+    return updateWeight(instruction);
   default:
     break;
   }
@@ -330,8 +335,30 @@ void Executor::writeWeight(const LoadedInstruction &instruction) {
   weight.copy_(value);
 }
 
+void Executor::updateWeight(const LoadedInstruction &instruction) {
+  const plan::OptimizerStep &step = *instruction.source->step;
+  const at::Tensor &weight = weights.at(instruction.source->op);
+  std::vector<at::Tensor> states;
+  for (uint32_t state : step.states)
+    states.push_back(context->states->optimizerState(state, context->part.position, weight));
+  const IValue divisor = take(instruction.operands[3]);
+  const OptimizerInputs inputs{.gradient = take(instruction.operands[0]).toTensor(),
+                               .rate = take(instruction.operands[1]).toTensor(),
+                               .step = take(instruction.operands[2]).toTensor(),
+                               .divisor = divisor.isNone() ? std::nullopt : std::optional(divisor.toTensor()),
+                               .skip = take(instruction.operands[4]).toTensor()};
+  takeOptimizerStep(step, weight, states, inputs);
+}
+
 void Executor::writeState(const LoadedInstruction &instruction) {
   context->states->write(instruction.source->op, context->part, take(instruction.operands[0]));
+}
+
+void Executor::checkNan(const LoadedInstruction &instruction) const {
+  for (uint32_t slot : instruction.results)
+    if (slots[slot].isTensor() && slots[slot].toTensor().defined() &&
+        slots[slot].toTensor().is_floating_point())
+      TORCH_CHECK(!slots[slot].toTensor().isnan().any().item<bool>(), "makes a NaN");
 }
 
 void Executor::checkTypes(ArrayRef<uint32_t> written) const {

@@ -87,6 +87,9 @@ private:
   void readState(const LoadedInstruction &instruction);
   void writeState(const LoadedInstruction &instruction);
   void writeWeight(const LoadedInstruction &instruction);
+  void updateWeight(const LoadedInstruction &instruction);
+  /// Throws if a result has a NaN.
+  void checkNan(const LoadedInstruction &instruction) const;
   void checkTypes(llvm::ArrayRef<uint32_t> written) const;
   void checkInputTypes() const;
 

@@ -65,6 +65,7 @@ static std::string obstacleIn(const plan::Plan &plan, const plan::Program &progr
   case InstructionKind::StateAccumulate:
     return "it keeps states";
   case InstructionKind::WeightWrite:
+  case InstructionKind::WeightUpdate:
     return "it changes weights";
   default:
     return "";

@@ -196,6 +196,7 @@ Error ProgramLoader::loadKind(LoadedInstruction &loaded) {
   case InstructionKind::StateWrite:
   case InstructionKind::StateAccumulate:
   case InstructionKind::WeightWrite:
+  case InstructionKind::WeightUpdate:
     return Error::success();
   case InstructionKind::StateAppend:
   case InstructionKind::StateReorder:

@@ -80,10 +80,7 @@ void RequestStates::write(uint32_t state, const MicrobatchSlice &part, c10::IVal
   writtenOf(state, part.position)[keyOf(state, part).microbatch] = std::move(value);
 }
 
-at::Tensor RequestStates::sum(uint32_t state, uint32_t position, c10::Device device) {
-  c10::IValue &value = writtenOf(state, position)[0];
-  if (value.isTensor())
-    return value.toTensor();
+std::vector<int64_t> RequestStates::sizesOfSum(uint32_t state, uint32_t position) const {
   const plan::State &type = typeOf(state);
   std::vector<int64_t> sizes;
   for (const auto &dim : type.type->dims)
@@ -91,16 +88,39 @@ at::Tensor RequestStates::sum(uint32_t state, uint32_t position, c10::Device dev
   if (!type.shards.empty())
     for (const auto &range : type.shards[position % store.plan.mesh->tp]->ranges)
       sizes[range->dim] = std::accumulate(range->sizes.begin(), range->sizes.end(), int64_t(0));
-  at::Tensor zeros = at::zeros(sizes, at::TensorOptions(device).dtype(*scalarTypeOf(type.type->dtype)));
-  value = zeros;
-  return zeros;
+  return sizes;
 }
 
-void RequestStates::accumulate(uint32_t state, uint32_t position, const at::Tensor &value,
-                               c10::Device device) {
-  at::Tensor all = sum(state, position, device);
-  TORCH_CHECK(value.sizes() == all.sizes(), "found ", value.sizes(), " for a sum of sizes ", all.sizes());
-  all.add_(value);
+at::Tensor RequestStates::sum(uint32_t state, uint32_t position, c10::Device device) {
+  c10::IValue &value = writtenOf(state, position)[0];
+  if (!value.isTensor())
+    value = at::zeros(sizesOfSum(state, position),
+                      at::TensorOptions(device).dtype(*scalarTypeOf(typeOf(state).type->dtype)));
+  return value.toTensor();
+}
+
+void RequestStates::accumulate(uint32_t state, uint32_t position, c10::IValue value, c10::Device device) {
+  const std::vector<int64_t> sizes = sizesOfSum(state, position);
+  TORCH_CHECK(value.toTensor().sizes() == sizes, "found ", value.toTensor().sizes(), " for a sum of sizes ",
+              sizes);
+  c10::IValue &written = writtenOf(state, position)[0];
+  if (!written.isTensor() && isSoleReference(value) && value.toTensor().device() == device &&
+      value.toTensor().scalar_type() == *scalarTypeOf(typeOf(state).type->dtype)) {
+    written = std::move(value);
+    return;
+  }
+  sum(state, position, device).add_(value.toTensor());
+}
+
+at::Tensor RequestStates::optimizerState(uint32_t state, uint32_t position, const at::Tensor &weight) {
+  const StateKey key{0, position, state, 0};
+  if (std::optional<c10::IValue> found = store.find(key))
+    return found->toTensor();
+  at::Tensor zeros = at::zeros_like(weight, at::MemoryFormat::Contiguous);
+  StateValues values;
+  values[key] = zeros;
+  store.replace(std::move(values), /*sequence=*/0, /*batch=*/0);
+  return zeros;
 }
 
 at::Tensor RequestStates::copiedIfAliased(at::Tensor value, const MicrobatchSlice &part) const {

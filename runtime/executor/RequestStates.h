@@ -38,10 +38,14 @@ public:
   /// may be the caller's, or a view of something larger. Throws if a state with rows would have others than
   /// the part.
   void write(uint32_t state, const MicrobatchSlice &part, c10::IValue value);
-  /// Adds to a sum over the request (scope Step), which is zero before, in memory on `device`.
-  void accumulate(uint32_t state, uint32_t position, const at::Tensor &value, c10::Device device);
+  /// Adds to a sum over the request (scope Step), which is zero before, in memory on `device`. The first
+  /// value becomes the sum itself if nothing else refers to it.
+  void accumulate(uint32_t state, uint32_t position, c10::IValue value, c10::Device device);
   /// That sum, in memory of its own on `device`; the caller may write to it.
   at::Tensor sum(uint32_t state, uint32_t position, c10::Device device);
+  /// A state of an optimizer, for the caller to change in place: it is the stored one, so that a request
+  /// which fails leaves what it has changed. Zeros like `weight` where none is stored.
+  at::Tensor optimizerState(uint32_t state, uint32_t position, const at::Tensor &weight);
   /// `value`, or a copy if it shares memory with a state. For callers that may write to the result.
   at::Tensor copiedIfAliased(at::Tensor value, const MicrobatchSlice &part) const;
 
@@ -55,6 +59,7 @@ private:
   std::map<uint32_t, c10::IValue> &writtenOf(uint32_t state, uint32_t position) {
     return written[position * store.plan.states.size() + state];
   }
+  std::vector<int64_t> sizesOfSum(uint32_t state, uint32_t position) const;
   at::Tensor initialRows(const plan::State &state, const MicrobatchSlice &part,
                          const at::Tensor &initial) const;
 

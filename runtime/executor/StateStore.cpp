@@ -48,6 +48,15 @@ void StateStore::reset() {
   values.swap(dropped);
 }
 
+std::map<uint32_t, c10::IValue> StateStore::ofSession(uint32_t position) const {
+  std::lock_guard lock(mutex);
+  std::map<uint32_t, c10::IValue> found;
+  for (const auto &[key, value] : values)
+    if (key.position == position && plan.states[key.state]->scope == plan::StateScope::Session)
+      found.emplace(key.state, value);
+  return found;
+}
+
 void StateStore::recordWrite(uint32_t position, uint32_t state, int64_t bytes, bool isCopied) {
   std::lock_guard lock(mutex);
   StateTraffic &all = traffic[position * plan.states.size() + state];

@@ -55,6 +55,8 @@ public:
   void forget(uint64_t sequence);
   /// Drops all values.
   void reset();
+  /// The values of the scope Session on the rank at `position`, by state.
+  std::map<uint32_t, c10::IValue> ofSession(uint32_t position) const;
 
   void recordWrite(uint32_t position, uint32_t state, int64_t bytes, bool isCopied);
   StateTraffic trafficOf(uint32_t position, uint32_t state) const;

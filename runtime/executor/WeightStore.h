@@ -21,6 +21,7 @@ public:
 
   /// Weight `index` of the plan. A program of this rank must use it.
   const at::Tensor &at(uint32_t index) const { return tensors.find(index)->second; }
+  bool contains(uint32_t index) const { return tensors.contains(index); }
   int64_t bytes() const { return total; }
 
 private:

@@ -4,6 +4,7 @@
 #include "collectives/Collectives.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/operators/CpuKernels.h"
+#include "runtime/operators/GpuKernels.h"
 #include "runtime/operators/OperatorGuards.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -113,7 +114,8 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
         "again");
   torch::jit::Operation plain =
       name == "prim::RaiseException" ? torch::jit::Operation(raiseException) : found->getOperation();
-  torch::jit::Operation operation = guarded(found->schema(), plain, /*onCpu=*/false);
+  torch::jit::Operation operation =
+      gpuKernel(qualified, guarded(found->schema(), plain, /*onCpu=*/false));
   torch::jit::Operation onCpu = cpuKernel(qualified, guarded(found->schema(), plain, /*onCpu=*/true));
   return std::make_unique<ResolvedOperator>(
       ResolvedOperator{found->schema(), std::move(operation), std::move(onCpu)});

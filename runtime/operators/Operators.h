@@ -28,6 +28,7 @@ llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> a
 
 struct ResolvedOperator {
   c10::FunctionSchema schema;
+  /// The operation on GPUs.
   torch::jit::Operation operation;
   /// The operation on CPU devices.
   torch::jit::Operation onCpu;

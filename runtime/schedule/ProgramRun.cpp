@@ -65,7 +65,7 @@ void ProgramRun::execute(Request &request, const std::array<Communicator *, 2> &
     if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
       state.inputs[input] = request.input(source.index, global);
   const ExecutionContext context{request.microbatches.symbols(global), request.cancellation.flag(), groups,
-                                 &request.states, partOf(request, global)};
+                                 &request.states, partOf(request, global), request.refusesNan};
   if (graph)
     return graph->run(state.inputs, context, state.results);
   for (size_t input = 0; input < program.inputs.size(); ++input)

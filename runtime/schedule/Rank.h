@@ -53,6 +53,7 @@ public:
   /// The actions since the last call, in order; empty unless `traced`.
   std::vector<TraceEvent> takeTrace();
 
+  const WeightStore &weightStore() const { return weights; }
   int64_t weightBytes() const { return weights.bytes(); }
   /// What writes of this rank's states have cost.
   StateTraffic trafficOf(const StateStore &states) const;

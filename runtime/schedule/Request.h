@@ -60,6 +60,8 @@ public:
   /// Cancelled by the first failure.
   CancellationToken cancellation;
   RequestStates states;
+  /// See RequestOptions. Set before any rank has the request.
+  bool refusesNan = false;
 
   /// Leaf `leaf` of the inputs, as micro-batch `microbatch` reads it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {

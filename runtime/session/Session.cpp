@@ -64,6 +64,14 @@ Error Session::endSequence(uint64_t sequence) {
                                : impl->reportingFailure([&] { return impl->endSequence(sequence); });
 }
 
+Expected<TrainedTensors> Session::trainedTensors() {
+  return catching([&] { return impl->trainedTensors(); });
+}
+
+Error Session::restore(const TrainedTensors &tensors) {
+  return catching([&] { return impl->restore(tensors); });
+}
+
 Error Session::serve() {
   if (!impl->commands || impl->isCoordinator())
     return llvm::createStringError(

@@ -5,6 +5,7 @@
 #include "codegen/plan/Plan.h"
 #include "codegen/plan/files/Checksum.h"
 #include "runtime/base/Launch.h"
+#include "runtime/base/TensorFile.h"
 #include "runtime/base/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -86,6 +87,16 @@ struct RequestOptions {
   /// continues what row n of the last request with this id has left. All requests of an id have the same
   /// batch, and follow one another; those of different ids run at the same time.
   uint64_t sequence = 0;
+  /// Fail at the first operator that makes a NaN, with its rank, stage and module path. Slow. Stages that are
+  /// CUDA graphs are not checked; nor are those of other processes.
+  bool refusesNan = false;
+};
+
+/// What training has changed in a session.
+struct TrainedTensors {
+  /// By their names in the plan: weights that updates change, and states that last from request to request
+  /// (what an optimizer keeps, buffers that the model writes), those of them that have a value yet.
+  std::vector<NamedTensor> weights, states;
 };
 
 /// Memory and time of a device since the session was opened.
@@ -148,6 +159,13 @@ public:
   llvm::Error resetState();
   /// Drops the states of a sequence, once its request under way has ended. The id may be used again.
   llvm::Error endSequence(uint64_t sequence);
+
+  /// Copies, in main memory, of what training has changed. Waits for the requests under way. For a session
+  /// with one rank.
+  llvm::Expected<TrainedTensors> trainedTensors();
+  /// Puts back what `trainedTensors` gave, all or nothing. Fails if a name, dtype or shape is not the plan's,
+  /// or a weight is missing; states that are missing are reset.
+  llvm::Error restore(const TrainedTensors &tensors);
 
   /// Processes other than the coordinator: executes the commands of rank 0, until that closes its session.
   llvm::Error serve();

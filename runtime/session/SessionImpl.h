@@ -18,8 +18,8 @@
 
 namespace cleave::runtime {
 
-/// All members of a session. SessionOpening.cpp loads it, SessionRequests.cpp serves requests, Session.cpp is
-/// the API.
+/// All members of a session. SessionOpening.cpp loads it, SessionRequests.cpp serves requests,
+/// SessionTensors.cpp reads and sets what training changes, Session.cpp is the API.
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
       : plan(std::move(plan)), options(std::move(options)), operators(*this->plan), states(*this->plan) {}
@@ -54,6 +54,8 @@ struct Session::Impl {
   void receiveOutputs(Request &request, uint32_t signature);
   llvm::Error reset();
   llvm::Error endSequence(uint64_t sequence);
+  llvm::Expected<TrainedTensors> trainedTensors();
+  llvm::Error restore(const TrainedTensors &tensors);
   /// Executes the commands of rank 0, until that closes its session.
   llvm::Error serve();
   /// Leaves the run, once.

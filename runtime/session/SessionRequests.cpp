@@ -122,6 +122,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
       [closedReason = closedReason](const std::string &message) {
         closedReason->set("one failed while it changed weights, which may be half changed (" + message + ")");
       });
+  request->refusesNan = options.refusesNan;
   underWay.add(request);
   post(request, signature, collects);
   return request;

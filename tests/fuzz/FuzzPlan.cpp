@@ -25,7 +25,7 @@ using plan::Digest;
 using runtime::Session;
 
 static constexpr size_t kHeaderBytes = 64;
-static const std::string kFolders[] = {"two-stages", "two-layers", "loop", "training"};
+static const std::string kFolders[] = {"two-stages", "two-layers", "loop", "training", "optimizer"};
 
 //===- Seeds --------------------------------------------------------------===//
 
@@ -76,6 +76,7 @@ std::vector<std::string> seeds() {
   layers.writer.write(kFolders[1]);
   writeLoop(kFolders[2]);
   plan::writePlan(kFolders[3], plan::makeTrainingPlan());
+  plan::writePlan(kFolders[4], plan::makeOptimizerPlan());
   std::vector<std::string> plans;
   for (const std::string &folder : kFolders)
     plans.push_back(plan::readFile(folder + "/" + plan::kPlanFileName));

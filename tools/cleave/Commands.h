@@ -46,6 +46,7 @@ CLI::Option *repeatable(CLI::Option *option);
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.
 void addCompileCommand(CLI::App &app, Subcommand &chosen);
 void addRunCommand(CLI::App &app, Subcommand &chosen);
+void addTrainCommand(CLI::App &app, Subcommand &chosen);
 void addVerifyCommand(CLI::App &app, Subcommand &chosen);
 void addInspectCommand(CLI::App &app, Subcommand &chosen);
 void addCutCommand(CLI::App &app, Subcommand &chosen);

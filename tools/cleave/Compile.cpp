@@ -81,23 +81,57 @@ static void addFileOptions(CLI::App *command, CompileOptions &options) {
 
 namespace {
 struct GivenGradients {
-  bool areWanted = false;
+  bool areWanted = false, trains = false;
   GradientOptions options;
+  UpdateOptions update;
 };
 } // namespace
 
 static void addGradientOptions(CLI::App *command, GivenGradients &given) {
   CLI::Option *gradients = command->add_flag("--gradients", given.areWanted,
                                              "Give the gradients of a loss as outputs, too (one device)");
+  CLI::Option *train =
+      command->add_flag("--train", given.trains, "Make a plan that trains the model (one device)")
+          ->excludes(gradients);
   command
       ->add_option("--loss", given.options.loss,
                    "The loss: cross_entropy(logits, labels), mse(output, target), …, or an output")
-      ->needs(gradients)
       ->type_name("LOSS");
   repeatable(command->add_option("--trainable", given.options.trainable,
-                                 "Parameters whose gradients are wanted, with * and ? (all)"))
-      ->needs(gradients)
+                                 "Parameters that are trained, with * and ? (all)"))
       ->type_name("PATTERN");
+  repeatable(command->add_option("--recompute", given.options.recompute,
+                                 "Modules whose activations are computed again, h.*, or full: all in lists"))
+      ->type_name("PATTERN");
+  command
+      ->add_option("--optimizer", given.update.optimizer,
+                   "Of torch.optim: sgd(momentum=0.9), adam, adamw(weight_decay=0.1, beta2=0.95) (adamw)")
+      ->needs(train)
+      ->type_name("OPTIMIZER");
+  repeatable(command->add_option("--no-decay", given.update.noDecay,
+                                 "Parameters without weight decay, with * and ?"))
+      ->needs(train)
+      ->type_name("PATTERN");
+  command
+      ->add_option("--clip-norm", given.update.clipNorm, "The largest norm of all gradients together (any)")
+      ->needs(train)
+      ->type_name("NORM");
+}
+
+/// Options that say what is differentiated mean nothing without a flag that wants it.
+static void setGradients(const GivenGradients &given, CompileOptions &options) {
+  if (!given.areWanted && !given.trains) {
+    const std::pair<const char *, bool> others[] = {{"--loss", !given.options.loss.empty()},
+                                                    {"--trainable", !given.options.trainable.empty()},
+                                                    {"--recompute", !given.options.recompute.empty()}};
+    for (auto [option, isGiven] : others)
+      if (isGiven)
+        throw CLI::RequiresError(option, "--gradients or --train");
+    return;
+  }
+  options.gradients = given.options;
+  if (given.trains)
+    options.gradients->update = given.update;
 }
 
 void addCompileCommand(CLI::App &app, Subcommand &chosen) {
@@ -117,8 +151,7 @@ void addCompileCommand(CLI::App &app, Subcommand &chosen) {
                   "-o gpt2.plan");
   command->callback([options, deviceMemory, gradients, how, &chosen] {
     options->stop = makeSharedStop();
-    if (gradients->areWanted)
-      options->gradients = gradients->options;
+    setGradients(*gradients, *options);
     if (!deviceMemory->empty())
       options->deviceMemory = deviceMemory->front();
     auto run = [options, how] {

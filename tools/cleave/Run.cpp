@@ -183,9 +183,10 @@ static Error runSession(Session &session, const RunOptions &options, TraceSpool 
   auto inputs = readInputs(session, signature, options.files.inputs, options.stream);
   if (!inputs)
     return inputs.takeError();
-  // CUDA graphs are captured in the third request.
-  auto measurement =
-      measure(session, signature, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1, keepTrace);
+  // CUDA graphs are captured in the third request. A training step changes the weights.
+  const bool trains = llvm::any_of(session.plan().weights, [](auto &weight) { return weight->trainable; });
+  const int warmUps = trains ? 0 : options.session.cudaGraphs ? 3 : 1;
+  auto measurement = measure(session, signature, *inputs, options.repeat, warmUps, keepTrace);
   if (!measurement)
     return measurement.takeError();
   auto outputs = nameOutputs(session, signature, options.stream, measurement->outputs);
@@ -213,7 +214,10 @@ static Error run(RunOptions options) {
   auto spool = openSpool(options.files);
   if (!spool)
     return spool.takeError();
-  auto sandbox = RunSandbox::prepare(options.sandbox, options.files, options.session);
+  auto sandbox = RunSandbox::prepare(
+      options.sandbox,
+      {options.files.plan, {options.files.inputs}, {options.files.outputs, options.files.trace}},
+      options.session);
   if (!sandbox)
     return sandbox.takeError();
   if (options.session.launch) {

@@ -10,7 +10,7 @@ namespace cleave {
 using llvm::Error;
 using llvm::Expected;
 
-Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const RunFiles &files,
+Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const SandboxFiles &files,
                                          const runtime::SessionOptions &session) {
   RunSandbox made;
   made.isRequired = choice == "on";
@@ -26,11 +26,11 @@ Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const RunFiles 
     return made;
   if (session.launch)
     sandbox::blockIoUring();
-  made.files = {files.inputs};
+  made.files = files.read;
   made.folders = {files.plan};
   made.libraries = session.libraries;
   plan::OutputPaths outputs;
-  for (const std::string &file : {files.outputs, files.trace})
+  for (const std::string &file : files.written)
     if (!file.empty())
       outputs.files.push_back(file);
   if (outputs.empty())

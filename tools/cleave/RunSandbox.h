@@ -4,9 +4,15 @@
 
 #include "codegen/plan/files/OutputBroker.h"
 #include "runtime/session/Session.h"
-#include "tools/cleave/run/RunFiles.h"
 
 namespace cleave {
+
+/// What a sandboxed process reads and writes; an empty name: none.
+struct SandboxFiles {
+  /// A folder.
+  std::string plan;
+  std::vector<std::string> read, written;
+};
 
 /// Sandboxes this process before anything of the plan runs: no access to files other than the plan's and the
 /// inputs, to other processes or to the network. A helper process (OutputBroker) creates the output files and
@@ -16,7 +22,7 @@ public:
   /// Starts the helper process. Call while this process has one thread.
   /// \param choice  `on`, `off`, or `auto`: on, except for GPUs, whose drivers need more access than a
   ///     sandbox can grant; then with a note.
-  static llvm::Expected<RunSandbox> prepare(llvm::StringRef choice, const RunFiles &files,
+  static llvm::Expected<RunSandbox> prepare(llvm::StringRef choice, const SandboxFiles &files,
                                             const runtime::SessionOptions &session);
   /// Loads libraries of operators, which are trusted, then drops all other access. With several processes,
   /// call once they have joined. Threads that exist already keep their access: they are libtorch's and ours,

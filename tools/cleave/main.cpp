@@ -184,6 +184,7 @@ int main(int argc, char **argv) {
   cleave::Subcommand chosen;
   cleave::addCompileCommand(app, chosen);
   cleave::addRunCommand(app, chosen);
+  cleave::addTrainCommand(app, chosen);
   cleave::addVerifyCommand(app, chosen);
   cleave::addInspectCommand(app, chosen);
   cleave::addSimulateCommand(app, chosen);

@@ -5,6 +5,7 @@
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/files/OutputDirectory.h"
+#include "ir/autograd/AddOptimizer.h"
 #include "ir/autograd/Differentiate.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
@@ -14,10 +15,12 @@
 #include "tools/driver/search/MeshSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include <ATen/ops/cat.h>
 #include <chrono>
+#include <cmath>
 
 namespace cleave {
 
@@ -69,6 +72,16 @@ private:
   std::optional<plan::OutputDirectory> directory;
 };
 
+/// They become part of the text of the pass pipeline.
+static llvm::Error checkPatterns(llvm::StringRef option, llvm::ArrayRef<std::string> patterns) {
+  for (llvm::StringRef pattern : patterns)
+    if (pattern.empty() || !llvm::all_of(pattern, [](char c) {
+          return llvm::isAlnum(c) || llvm::StringRef("_.-#/*?").contains(c);
+        }))
+      return wrongUsage(option + ": found \"" + pattern + "\", expected a name with * and ?");
+  return llvm::Error::success();
+}
+
 /// Gradients are for one device so far.
 static llvm::Error checkGradientOptions(const CompileOptions &options, const PipelineShape &shape) {
   if (!options.gradients)
@@ -81,7 +94,23 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
        "--verify, which compares with the original, and that has no gradients; leave it out"}};
   for (auto [isGiven, what] : refused)
     if (isGiven)
-      return wrongUsage(llvm::Twine("--gradients: found ") + what);
+      return wrongUsage(llvm::Twine(options.gradients->update ? "--train: found " : "--gradients: found ") +
+                        what);
+  const GradientOptions &gradients = *options.gradients;
+  if (auto error = checkPatterns("--trainable", gradients.trainable))
+    return error;
+  if (auto error = checkPatterns("--recompute", gradients.recompute))
+    return error;
+  if (gradients.update)
+    if (auto error = checkPatterns("--no-decay", gradients.update->noDecay))
+      return error;
+  if (const auto &update = options.gradients->update) {
+    if (auto optimizer = parseOptimizer(update->optimizer); !optimizer)
+      return wrongUsage("--" + llvm::toString(optimizer.takeError()));
+  }
+  const double clipNorm = gradients.update ? gradients.update->clipNorm.value_or(1) : 1;
+  if (!(clipNorm > 0 && std::isfinite(clipNorm)))
+    return wrongUsage("--clip-norm: expected a positive number");
   if (options.gradients->loss.find_first_of("'{}\"") != std::string::npos)
     return wrongUsage("--loss " + options.gradients->loss +
                       ": found a quote or brace, expected a loss as "

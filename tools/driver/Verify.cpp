@@ -273,6 +273,10 @@ static llvm::Error verifySignature(const VerifyOptions &options, runtime::Sessio
     return fail(options.plan +
                 ": found a plan that gives gradients, which the original does not, expected one without; "
                 "compile the model without --gradients to verify it");
+  if (llvm::any_of(plan.weights, [](auto &weight) { return weight->trainable; }))
+    return fail(options.plan +
+                ": found a plan that trains, which the original does not, expected one without "
+                "updates; compile the model without --train to verify it");
   OriginalModel original(file, *plan.signatures[index]);
   if (auto error = original.findStates(plan))
     return error;

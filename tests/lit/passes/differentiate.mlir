@@ -2,7 +2,7 @@
 // Gradients of weights become results, by the operations that PyTorch's autograd runs.
 
 // CHECK-LABEL: func.func @linear(
-// CHECK-SAME: -> (tensor<f32> {cleave.name = "loss"}, tensor<16x8xf32> {cleave.name = "grad.w"}, tensor<16xf32> {cleave.name = "grad.b"})
+// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<16x8xf32> {cleave.name = "grad.w"}, tensor<16xf32> {cleave.name = "grad.b"})
 // CHECK-SAME: cleave.output_tree = ["dict", "outputs", ["tuple", 0], "gradients", ["dict", "w", 1, "b", 2]]
 // The forward operation stays, since its backward pass needs its operands alone.
 // CHECK: aten.linear(
@@ -21,7 +21,7 @@ func.func @linear(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}
 
 // A weight that is used twice has the sum of both gradients; a buffer has none.
 // CHECK-LABEL: func.func @tied(
-// CHECK-SAME: -> (tensor<f32> {cleave.name = "loss"}, tensor<8xf32> {cleave.name = "grad.w"})
+// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<8xf32> {cleave.name = "grad.w"})
 // CHECK: aten.add.Tensor
 // CHECK: return %{{.*}}, %{{.*}} : tensor<f32>, tensor<8xf32>
 func.func @tied(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
@@ -72,7 +72,7 @@ func.func @dropout(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"
 
 // Gradients go through lists, and stop at detach, which goes.
 // CHECK-LABEL: func.func @stops(
-// CHECK-SAME: -> (tensor<f32> {cleave.name = "loss"}, tensor<4x8xf32, #cleave.layout<strides = ["0", "0"]>> {cleave.name = "grad.a"})
+// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<4x8xf32, #cleave.layout<strides = ["0", "0"]>> {cleave.name = "grad.a"})
 // CHECK-NOT: aten.detach
 func.func @stops(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
   %a = cleave.param "a" {role = "parameter"} : tensor<4x8xf32>

@@ -333,6 +333,27 @@ std::unique_ptr<Plan> makeTrainingPlan() {
   return plan;
 }
 
+std::unique_ptr<Plan> makeOptimizerPlan() {
+  auto plan = makeTrainingPlan();
+  auto step = std::make_unique<OptimizerStep>();
+  step->optimizer = Optimizer::AdamW;
+  step->beta1 = 0.9;
+  step->beta2 = 0.999;
+  step->epsilon = 1e-8;
+  for (const char *name : {"exp_avg", "exp_avg_sq"}) {
+    auto state = std::make_unique<State>();
+    state->name = name;
+    state->type = std::make_unique<TensorType>(*plan->states[0]->type);
+    step->states.push_back(plan->states.size());
+    plan->states.push_back(std::move(state));
+  }
+  Instruction &update = *plan->programs.back()->blocks[0]->instructions[1];
+  update.kind = InstructionKind::WeightUpdate;
+  update.operands.assign(5, 1);
+  update.step = std::move(step);
+  return plan;
+}
+
 /// Bytes that differ from weight to weight.
 static std::vector<uint8_t> dataOf(const TensorEntry &entry) {
   int64_t count = bytesOf(entry.dtype);

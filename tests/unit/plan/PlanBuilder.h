@@ -20,6 +20,8 @@ std::unique_ptr<Plan> makeTwoStagePlan();
 /// stage 1 sends a gradient back, stage 0 adds to the sum `grad` and changes its weight by it. The update
 /// gives the sum as a second output.
 std::unique_ptr<Plan> makeTrainingPlan();
+/// The same with a step of AdamW, of states 1 and 2.
+std::unique_ptr<Plan> makeOptimizerPlan();
 
 /// The plan's shards and plan.fb in an existing folder; returns the plan as it was written.
 std::unique_ptr<Plan> writeTwoStagePlan(llvm::StringRef folder);

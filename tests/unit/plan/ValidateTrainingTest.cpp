@@ -8,11 +8,13 @@
 namespace cleave::plan {
 
 static void train(Plan &plan) { plan = std::move(*makeTrainingPlan()); }
+static void takeStep(Plan &plan) { plan = std::move(*makeOptimizerPlan()); }
 static Program &backward(Plan &plan) { return *plan.programs[3]; }
 static Program &weightPass(Plan &plan) { return *plan.programs[4]; }
 static Program &update(Plan &plan) { return *plan.programs[5]; }
 
 TEST(ValidPlans, MayTrain) { EXPECT_EQ(messageOf(validate(*makeTrainingPlan())), ""); }
+TEST(ValidPlans, MayTakeStepsOfOptimizers) { EXPECT_EQ(messageOf(validate(*makeOptimizerPlan())), ""); }
 
 /// Two data-parallel ranks, which sum their gradients.
 static void trainOverDataRanks(Plan &plan) {
@@ -105,6 +107,23 @@ static const Mutation kTraining[] = {
              instruction(update(plan), 0, 1).op = 1),
     MUTATION("WriteOfFixed", "writes weight 'layer0.weight', which is not trainable", train(plan);
              plan.weights[0]->trainable = false),
+    MUTATION("UpdateOfNoOptimizer", "is a step of an unknown optimizer", takeStep(plan);
+             instruction(update(plan), 0, 1).step = nullptr),
+    MUTATION("UpdateUnknown", "is a step of an unknown optimizer", takeStep(plan);
+             instruction(update(plan), 0, 1).step->optimizer = static_cast<Optimizer>(9)),
+    MUTATION("UpdateOperands", "writes a weight that the program does not have", takeStep(plan);
+             instruction(update(plan), 0, 1).operands.pop_back()),
+    MUTATION("UpdateBeforeUpdate", "writes a weight, expected in an update alone", takeStep(plan);
+             instruction(weightPass(plan), 0, 0).kind = InstructionKind::WeightUpdate),
+    MUTATION("UpdateStates", "with 1 states, expected 2", takeStep(plan);
+             instruction(update(plan), 0, 1).step->states.pop_back()),
+    MUTATION("UpdateStateRange", "keeps what is no state of the session", takeStep(plan);
+             instruction(update(plan), 0, 1).step->states[0] = 9),
+    MUTATION("UpdateOfASum", "keeps what is no state of the session", takeStep(plan);
+             instruction(update(plan), 0, 1).step->states[0] = 0),
+    MUTATION("UpdateStateType", "keeps state 'exp_avg', which is not of the type of its weight",
+             takeStep(plan);
+             plan.states[1]->type->dims.pop_back()),
     MUTATION("SetupOfTrainable", "sets the program up with a weight that is trainable", setUp(plan);
              plan.weights[0]->trainable = true),
     MUTATION("OutputPhase", "is result 0 of stage 1, which has fewer", train(plan);

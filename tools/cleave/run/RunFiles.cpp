@@ -25,6 +25,10 @@ static llvm::SmallString<256> realPath(const std::string &file) {
   return found;
 }
 
+bool isSameFile(const std::string &a, const std::string &b) {
+  return !a.empty() && !b.empty() && realPath(a) == realPath(b);
+}
+
 /// A written file replaces an existing one, so it must not be one that the run reads. Files are compared by
 /// identity, so links are seen through.
 static Error checkWritten(llvm::StringRef option, const std::string &file, const RunFiles &files) {
@@ -34,7 +38,7 @@ static Error checkWritten(llvm::StringRef option, const std::string &file, const
     return llvm::createStringError(option + " " + file + ": is " + what + "; give another name");
   };
   if (fs::equivalent(file, files.inputs))
-    return refused("the file of --inputs");
+    return refused("the file of " + files.inputsOption);
   if (!fs::is_directory(files.plan) && fs::equivalent(file, files.plan))
     return refused("the model");
   std::error_code none;
@@ -49,16 +53,19 @@ static Error checkWritten(llvm::StringRef option, const std::string &file, const
   return Error::success();
 }
 
+Error checkWrittenFile(llvm::StringRef option, const std::string &file, const RunFiles &files) {
+  if (file.empty())
+    return Error::success();
+  if (Error error = checkWritten(option, file, files))
+    return error;
+  // Creates a temporary file beside it, and removes that.
+  return AtomicFile::create(file).takeError();
+}
+
 Error checkRunFiles(const RunFiles &files) {
-  for (auto &[option, file] : {std::pair("--outputs", files.outputs), std::pair("--trace", files.trace)}) {
-    if (file.empty())
-      continue;
-    if (Error error = checkWritten(option, file, files))
+  for (auto &[option, file] : {std::pair("--outputs", files.outputs), std::pair("--trace", files.trace)})
+    if (Error error = checkWrittenFile(option, file, files))
       return error;
-    // Creates a temporary file beside it, and removes that.
-    if (Error error = AtomicFile::create(file).takeError())
-      return error;
-  }
   if (!files.trace.empty() && realPath(files.trace) == realPath(files.outputs))
     return llvm::createStringError("--trace " + files.trace +
                                    ": is the file of --outputs; give another name");

@@ -13,7 +13,15 @@ namespace cleave {
 /// that is simulated.
 struct RunFiles {
   std::string plan, inputs, outputs, trace;
+  /// The option that names `inputs`, for messages.
+  std::string inputsOption = "--inputs";
 };
+
+/// True if both name the same file, which may not exist yet.
+bool isSameFile(const std::string &a, const std::string &b);
+
+/// Fails if `file`, which `option` names, could not be written, or would replace a file that is read.
+llvm::Error checkWrittenFile(llvm::StringRef option, const std::string &file, const RunFiles &files);
 
 /// Fails if a file could not be written, or would replace a file that is read. Called before the run.
 llvm::Error checkRunFiles(const RunFiles &files);

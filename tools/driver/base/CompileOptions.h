@@ -25,13 +25,28 @@ struct TrainingChoice {
   std::optional<uint32_t> zero = std::nullopt;
 };
 
-/// A plan whose outputs are a loss and its gradients, too.
+/// The update of the weights in a training step.
+struct UpdateOptions {
+  /// `adamw`, `sgd(momentum=0.9, nesterov=true)`: an optimizer of torch.optim and what differs from its
+  /// defaults: weight_decay, momentum, nesterov, beta1, beta2, eps.
+  std::string optimizer = "adamw";
+  /// Globs of names of weights without weight decay.
+  std::vector<std::string> noDecay;
+  /// The largest norm of all gradients together, see OptimizerOptions::clipNorm.
+  std::optional<double> clipNorm;
+};
+
+/// A plan whose outputs are a loss and its gradients, too; or, with `update`, one that trains.
 struct GradientOptions {
   /// The loss, `cross_entropy(logits, labels)` (see attachLoss), or the name of an output; empty: the output
   /// called `loss`.
   std::string loss;
   /// Globs of names of parameters that are trained; empty: all.
   std::vector<std::string> trainable;
+  /// Globs of paths of modules whose activations the backward pass computes again; `full`: each item of a list
+  /// of modules. Empty: none.
+  std::vector<std::string> recompute;
+  std::optional<UpdateOptions> update;
 };
 
 struct CompileOptions {

@@ -59,6 +59,15 @@ std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
   return std::min<uint64_t>(all, INT64_MAX);
 }
 
+static std::string updatePass(const UpdateOptions &options) {
+  std::string text = "add-optimizer{optimizer='" + options.optimizer + "'";
+  if (!options.noDecay.empty())
+    text += " no-decay=" + llvm::join(options.noDecay, ",");
+  if (options.clipNorm)
+    text += llvm::formatv(" clip-norm={0:E}", *options.clipNorm);
+  return text + "}";
+}
+
 static std::string gradientPasses(const GradientOptions &options) {
   const bool isAttached = StringRef(options.loss).contains('(');
   std::string passes = isAttached ? "attach-loss{loss='" + options.loss + "'}," : "";
@@ -68,7 +77,15 @@ static std::string gradientPasses(const GradientOptions &options) {
   if (!options.trainable.empty())
     chosen.push_back("trainable=" + llvm::join(options.trainable, ","));
   passes += "differentiate" + (chosen.empty() ? "" : "{" + llvm::join(chosen, " ") + "}");
-  return passes + ",fold-sizes,canonicalize,cse,infer-types";
+  if (options.update)
+    passes += "," + updatePass(*options.update) + ",infer-types";
+  passes += ",fold-sizes,canonicalize,cse,infer-types";
+  // Last: cse would merge what is computed again with the forward pass.
+  if (options.recompute == std::vector<std::string>{"full"})
+    passes += ",recompute";
+  else if (!options.recompute.empty())
+    passes += ",recompute{modules=" + llvm::join(options.recompute, ",") + "}";
+  return passes;
 }
 
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape) {

@@ -1,0 +1,311 @@
+//===- AddOptimizer.cpp - A training step of a loss and gradients ---------===//
+#include "ir/autograd/AddOptimizer.h"
+#include "ir/DTypeCode.h"
+#include "ir/OperatorDialect.h"
+#include "ir/Signature.h"
+#include "ir/autograd/Differentiate.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <limits>
+#include <set>
+
+using namespace mlir;
+
+namespace cleave {
+
+//===- Options ------------------------------------------------------------===//
+
+namespace {
+/// An option of an optimizer: a number in [least, end).
+struct NumberOption {
+  llvm::StringLiteral name;
+  double OptimizerOptions::*field;
+  double least, end;
+  bool isOfSgd, isOfAdam;
+};
+} // namespace
+
+static constexpr double kNoEnd = std::numeric_limits<double>::infinity();
+static const NumberOption kNumberOptions[] = {
+    {"weight_decay", &OptimizerOptions::weightDecay, 0, kNoEnd, true, true},
+    {"momentum", &OptimizerOptions::momentum, 0, kNoEnd, true, false},
+    {"beta1", &OptimizerOptions::beta1, 0, 1, false, true},
+    {"beta2", &OptimizerOptions::beta2, 0, 1, false, true},
+    {"eps", &OptimizerOptions::epsilon, 0, kNoEnd, false, true}};
+
+/// Sets one option; what is wrong with it, or nothing.
+static std::string setOption(OptimizerOptions &options, StringRef name, StringRef value) {
+  const bool isSgd = options.optimizer == Optimizer::Sgd;
+  if (isSgd && name == "nesterov") {
+    options.nesterov = value == "true";
+    return value == "true" || value == "false"
+               ? ""
+               : "option nesterov: found \"" + value.str() + "\", expected true or false";
+  }
+  for (const NumberOption &option : kNumberOptions) {
+    if (option.name != name || !(isSgd ? option.isOfSgd : option.isOfAdam))
+      continue;
+    double number;
+    if (value.getAsDouble(number) || !(number >= option.least && number < option.end))
+      return llvm::formatv("option {0}: found \"{1}\", expected a number {2}", name, value,
+                           option.end == 1 ? "from 0 to below 1" : "that is not negative");
+    options.*option.field = number;
+    return "";
+  }
+  return llvm::formatv("found the option \"{0}\", which {1} does not have", name,
+                       stringifyOptimizer(options.optimizer));
+}
+
+llvm::Expected<OptimizerOptions> parseOptimizer(StringRef text) {
+  auto fail = [&](const Twine &what) { return llvm::createStringError("optimizer " + text + ": " + what); };
+  auto [name, rest] = text.split('(');
+  const auto kind = symbolizeOptimizer(name.trim());
+  if (!kind)
+    return fail("expected sgd, adam or adamw, as in sgd(momentum=0.9)");
+  OptimizerOptions options;
+  options.optimizer = *kind;
+  options.weightDecay = *kind == Optimizer::AdamW ? 0.01 : 0;
+  if (name.size() == text.size())
+    return options;
+  rest = rest.rtrim();
+  if (!rest.consume_back(")"))
+    return fail("expected options in brackets, as in sgd(momentum=0.9)");
+  std::set<std::string> given;
+  for (StringRef part : llvm::split(rest, ',')) {
+    auto [option, value] = part.split('=');
+    if (part.trim().empty() && rest.trim().empty())
+      break;
+    if (std::string problem = setOption(options, option.trim(), value.trim()); !problem.empty())
+      return fail(problem);
+    if (!given.insert(option.trim().str()).second)
+      return fail("option " + option.trim() + " is given twice");
+  }
+  if (options.nesterov && options.momentum == 0)
+    return fail("nesterov wants a momentum");
+  return options;
+}
+
+//===- The function -------------------------------------------------------===//
+
+/// The sum through which the update, which takes no value from elsewhere, reads the loss.
+static constexpr llvm::StringLiteral kLossSum = "loss";
+
+namespace {
+class StepBuilder {
+public:
+  StepBuilder(func::FuncOp function, const OptimizerOptions &options)
+      : function(function), options(options), terminator(function.getBody().front().getTerminator()),
+        b(terminator), location(terminator->getLoc()) {}
+
+  LogicalResult build();
+
+private:
+  LogicalResult findResults();
+  Value constant(Type type, Attribute value) { return b.create<ConstantOp>(location, type, value); }
+  Value real(double value) { return constant(b.getF64Type(), b.getF64FloatAttr(value)); }
+  Value none() { return constant(b.getNoneType(), b.getUnitAttr()); }
+  /// An operation of the update.
+  template <typename Op, typename... Arguments> Op create(Location where, Arguments &&...arguments) {
+    auto op = b.create<Op>(where, std::forward<Arguments>(arguments)...);
+    op->setAttr(PhaseAttr::name, PhaseAttr::get(b.getContext(), Phase::Update));
+    return op;
+  }
+  Value call(StringRef name, ValueRange operands) {
+    Operation *op = OperatorOp::create(b, location, name, operands, UnknownTensorType::get(b.getContext()));
+    op->setAttr(PhaseAttr::name, PhaseAttr::get(b.getContext(), Phase::Update));
+    return op->getResult(0);
+  }
+  Value toFloat(Value tensor) {
+    const Value no = constant(b.getI1Type(), b.getBoolAttr(false));
+    return call("aten.to.dtype", {tensor, floatCode(), no, no, none()});
+  }
+  Value floatCode() { return constant(b.getI64Type(), b.getI64IntegerAttr(*dtypeCodeOf(b.getF32Type()))); }
+  /// In float32.
+  Value norm(Value tensor, bool isWide) {
+    const Value result = call("aten.linalg_vector_norm",
+                              {tensor, real(2), none(), constant(b.getI1Type(), b.getBoolAttr(false)),
+                               isWide ? none() : floatCode()});
+    return isWide ? toFloat(result) : result;
+  }
+  /// Its name is that of its role, unless the model has such an input.
+  Value addInput(StringRef role);
+  /// True unless an option exempts it by one of its names.
+  bool decays(ParamOp weight) const;
+  void accumulate();
+  Value globalNorm();
+  void update(ParamOp weight, Value gradient, Value divisor, Value skip);
+  void setResults(Value gradientNorm);
+
+  func::FuncOp function;
+  const OptimizerOptions &options;
+  Operation *terminator;
+  OpBuilder b;
+  Location location;
+  Value loss, rate, step;
+  /// By weight: its gradient; then, in the update, the sum of it.
+  llvm::MapVector<ParamOp, Value> gradients;
+};
+} // namespace
+
+bool StepBuilder::decays(ParamOp weight) const {
+  auto isExempt = [&](Attribute name) { return !options.decays(cast<StringAttr>(name).getValue()); };
+  return options.decays(weight.getName()) &&
+         !(weight.getAliases() && llvm::any_of(*weight.getAliases(), isExempt));
+}
+
+LogicalResult StepBuilder::findResults() {
+  llvm::StringMap<ParamOp> params;
+  for (ParamOp param : function.getOps<ParamOp>())
+    params.try_emplace(param.getName(), param);
+  for (OpOperand &result : terminator->getOpOperands()) {
+    if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
+      loss = result.get();
+    auto attribute = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), kNameAttr);
+    StringRef name = attribute ? attribute.getValue() : "";
+    if (auto param = name.consume_front(gradientName("")) ? params.lookup(name) : ParamOp())
+      gradients[param] = result.get();
+  }
+  if (!loss)
+    return function.emitError() << "found no loss among the results, expected a function with gradients; run "
+                                << "differentiate first";
+  if (gradients.empty())
+    return function.emitError() << "found no gradient of a weight";
+  for (auto &[weight, gradient] : gradients)
+    if (isa<ComplexType>(cast<RankedTensorType>(gradient.getType()).getElementType()))
+      return weight.emitError() << "weight '" << weight.getName()
+                                << "' is complex, which optimizers do not take; leave it out with trainable "
+                                << "patterns";
+  return success();
+}
+
+Value StepBuilder::addInput(StringRef role) {
+  std::string name = role.str();
+  auto isTaken = [&] {
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      if (auto other = function.getArgAttrOfType<StringAttr>(i, kNameAttr); other && other.getValue() == name)
+        return true;
+    return false;
+  };
+  while (isTaken())
+    name = "train." + name;
+  const unsigned index = function.getNumArguments();
+  function.insertArgument(index, RankedTensorType::get({}, b.getF32Type()),
+                          b.getDictionaryAttr({b.getNamedAttr(kNameAttr, b.getStringAttr(name)),
+                                               b.getNamedAttr(kRoleAttr, b.getStringAttr(role))}),
+                          location);
+  if (Attribute inputs = function->getAttr(kInputTreeAttr))
+    function->setAttr(
+        kInputTreeAttr,
+        nodeTree(b, "dict", {b.getStringAttr("inputs"), inputs, b.getStringAttr(name), leafTree(b, index)}));
+  return function.getArgument(index);
+}
+
+/// The terms of a gradient that is a sum, as that of a weight with several uses, in the order in which they
+/// are added.
+static void addTerms(Value gradient, SmallVectorImpl<Value> &terms) {
+  auto sum = gradient.getDefiningOp<OperatorOp>();
+  llvm::APInt scale;
+  const bool isSum = sum && sum.getName() == "aten.add.Tensor" && gradient.hasOneUse() &&
+                     matchPattern(sum->getOperand(2), m_ConstantInt(&scale)) && scale == 1 &&
+                     sum->getOperand(0).getType() == gradient.getType() &&
+                     sum->getOperand(1).getType() == gradient.getType();
+  if (!isSum)
+    return terms.push_back(gradient);
+  addTerms(sum->getOperand(0), terms);
+  terms.push_back(sum->getOperand(1));
+}
+
+/// Each term of a gradient is added where it is made, in place; the sum is read in the update.
+void StepBuilder::accumulate() {
+  for (auto &[weight, gradient] : gradients) {
+    OpBuilder::InsertionGuard guard(b);
+    SmallVector<Value> terms;
+    addTerms(gradient, terms);
+    for (Value term : terms) {
+      if (Operation *maker = term.getDefiningOp())
+        b.setInsertionPointAfter(maker);
+      b.create<AccumulateOp>(weight.getLoc(), gradientName(weight.getName()), term, ShardingAttr());
+    }
+  }
+  for (auto &[weight, gradient] : gradients)
+    gradient = create<ReadSumOp>(weight.getLoc(), gradient.getType(), gradientName(weight.getName()),
+                                 ShardingAttr());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfterValue(loss);
+  b.create<AccumulateOp>(location, kLossSum, loss, ShardingAttr());
+}
+
+/// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too.
+Value StepBuilder::globalNorm() {
+  SmallVector<Value> norms;
+  for (auto &[weight, gradient] : gradients)
+    norms.push_back(norm(gradient, cast<RankedTensorType>(gradient.getType()).getElementType().isF64()));
+  auto list =
+      create<ListOp>(location, ListType::get(b.getContext(), UnknownTensorType::get(b.getContext())), norms);
+  return norm(call("aten.stack", {list, constant(b.getI64Type(), b.getI64IntegerAttr(0))}),
+              /*isWide=*/false);
+}
+
+void StepBuilder::update(ParamOp weight, Value gradient, Value divisor, Value skip) {
+  SmallVector<StringRef> kept = optimizerStates(options.optimizer, options.momentum);
+  SmallVector<Attribute> states;
+  for (StringRef state : kept)
+    states.push_back(b.getStringAttr(weight.getName() + "." + state));
+  auto real = [&](double value) { return b.getF64FloatAttr(value); };
+  const bool isSgd = options.optimizer == Optimizer::Sgd;
+  create<UpdateWeightOp>(weight.getLoc(), weight, gradient, rate, step, divisor, skip,
+                         OptimizerAttr::get(b.getContext(), options.optimizer), b.getArrayAttr(states),
+                         real(decays(weight) ? options.weightDecay : 0), real(isSgd ? options.momentum : 0),
+                         real(isSgd ? 0 : options.beta1), real(isSgd ? 0 : options.beta2),
+                         real(isSgd ? 0 : options.epsilon),
+                         isSgd && options.nesterov ? b.getUnitAttr() : UnitAttr());
+  weight->setAttr(kTrainedAttr, b.getUnitAttr());
+}
+
+void StepBuilder::setResults(Value gradientNorm) {
+  const Value results[] = {loss, gradientNorm};
+  const StringRef names[] = {"loss", "grad_norm"};
+  SmallVector<Attribute> tree;
+  function.eraseResults(llvm::BitVector(function.getNumResults(), true));
+  terminator->setOperands(results);
+  for (unsigned i = 0; i < 2; ++i) {
+    function.insertResult(i, results[i].getType(),
+                          b.getDictionaryAttr(b.getNamedAttr(kNameAttr, b.getStringAttr(names[i]))));
+    if (i == 0)
+      function.setResultAttr(i, kLossAttr, b.getUnitAttr());
+    tree.push_back(b.getStringAttr(names[i]));
+    tree.push_back(leafTree(b, i));
+  }
+  function->setAttr(kOutputTreeAttr, nodeTree(b, "dict", tree));
+}
+
+LogicalResult StepBuilder::build() {
+  if (failed(findResults()))
+    return failure();
+  rate = addInput(kLearningRateRole);
+  step = addInput(kStepRole);
+  accumulate();
+  const Value gradientNorm = globalNorm();
+  const Value lossSum = create<ReadSumOp>(location, loss.getType(), kLossSum, ShardingAttr());
+  Value divisor = none();
+  if (options.clipNorm) {
+    const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
+    const Value margin = call("aten.add.Scalar", {gradientNorm, real(1e-6), one});
+    divisor = call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
+  }
+  const Value isFinite =
+      call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});
+  const Value skip = toFloat(call("aten.logical_not", {isFinite}));
+  for (auto &[weight, gradient] : gradients)
+    update(weight, gradient, divisor, skip);
+  setResults(gradientNorm);
+  return success();
+}
+
+LogicalResult addOptimizer(func::FuncOp function, const OptimizerOptions &options) {
+  return StepBuilder(function, options).build();
+}
+
+} // namespace cleave

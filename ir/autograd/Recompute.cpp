@@ -1,0 +1,113 @@
+//===- Recompute.cpp - Activations computed again -------------------------===//
+#include "ir/autograd/Recompute.h"
+#include "ir/Cleave.h"
+#include "ir/ModuleList.h"
+#include "ir/OperatorDialect.h"
+#include "ir/autograd/Differentiate.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+std::string moduleItemSegment(StringRef path) { return moduleListItem(path).second.str(); }
+
+namespace {
+class Recomputation {
+public:
+  Recomputation(func::FuncOp function, const SegmentOfPath &segmentOf, Operation *loss)
+      : body(function.getBody().front()), loss(loss), segmentOf(segmentOf) {}
+
+  void run();
+
+private:
+  bool isBackward(Operation *op) const { return loss->isBeforeInBlock(op); }
+  StringRef segment(Operation *op);
+  bool mayRunAgain(Operation *op);
+  void addClones(StringRef name, ArrayRef<Operation *> users);
+  /// The clone of an operation of segment `name` in front of `before`.
+  void clone(Operation *op, StringRef name, OpBuilder &b, IRMapping &clones);
+
+  Block &body;
+  Operation *const loss;
+  const SegmentOfPath &segmentOf;
+  llvm::StringMap<std::string> segments;
+  llvm::DenseMap<Operation *, bool> runsAgain;
+};
+} // namespace
+
+StringRef Recomputation::segment(Operation *op) {
+  auto [entry, isNew] = segments.try_emplace(modulePath(op));
+  if (isNew)
+    entry->second = segmentOf(entry->first());
+  return entry->second;
+}
+
+/// True for an operation of the forward pass whose results only its own segment reads in the backward pass.
+bool Recomputation::mayRunAgain(Operation *op) {
+  if (!op || op->getBlock() != &body || isBackward(op) || op->getNumOperands() == 0)
+    return false;
+  auto [entry, isNew] = runsAgain.try_emplace(op, false);
+  if (!isNew)
+    return entry->second;
+  auto call = dyn_cast<OperatorOp>(op);
+  const bool isRandom = call && call.getSchema().isRandom;
+  const StringRef own = segment(op);
+  bool may = op != loss && !own.empty() && op->getNumRegions() == 0 && !isRandom &&
+             (isMemoryEffectFree(op) || isa<ListOp, UnpackOp>(op));
+  for (Operation *user : op->getUsers()) {
+    Operation *here = body.findAncestorOpInBlock(*user);
+    may &= !here || !isBackward(here) || segment(here) == own;
+  }
+  return runsAgain[op] = may;
+}
+
+void Recomputation::clone(Operation *op, StringRef name, OpBuilder &b, IRMapping &clones) {
+  if (clones.contains(op))
+    return;
+  for (Value operand : op->getOperands())
+    if (Operation *maker = operand.getDefiningOp(); mayRunAgain(maker) && segment(maker) == name)
+      clone(maker, name, b, clones);
+  clones.map(op, b.clone(*op, clones));
+}
+
+void Recomputation::addClones(StringRef name, ArrayRef<Operation *> users) {
+  OpBuilder b(users.front());
+  IRMapping clones;
+  for (Operation *user : users)
+    for (OpOperand &operand : user->getOpOperands()) {
+      Operation *maker = operand.get().getDefiningOp();
+      if (!mayRunAgain(maker) || segment(maker) != name)
+        continue;
+      clone(maker, name, b, clones);
+      operand.set(clones.lookup(operand.get()));
+    }
+}
+
+void Recomputation::run() {
+  // By segment: the operations of its backward pass that read what may be computed again, in order.
+  llvm::MapVector<StringRef, SmallVector<Operation *>> readers;
+  for (Operation &op : body)
+    if (isBackward(&op) && op.getNumRegions() == 0)
+      if (llvm::any_of(op.getOperands(), [&](Value operand) { return mayRunAgain(operand.getDefiningOp()); }))
+        readers[segment(&op)].push_back(&op);
+  for (auto &[name, users] : readers)
+    addClones(name, users);
+}
+
+LogicalResult recompute(func::FuncOp function, const SegmentOfPath &segmentOf) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (OpOperand &result : terminator->getOpOperands())
+    if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
+      if (Operation *loss = result.get().getDefiningOp()) {
+        Recomputation(function, segmentOf, loss).run();
+        return success();
+      }
+  return function.emitError() << "found no loss among the results, expected a function with gradients; run "
+                              << "differentiate first";
+}
+
+} // namespace cleave

@@ -1,0 +1,175 @@
+//===- Trainer.cpp --------------------------------------------------------===//
+#include "runtime/training/Trainer.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <cmath>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Expected;
+
+// Names in a checkpoint.
+static constexpr llvm::StringLiteral kWeightPrefix = "weight/", kStatePrefix = "state/", kSteps = "steps";
+
+Expected<std::unique_ptr<Trainer>> Trainer::open(llvm::StringRef plan, TrainerOptions options) {
+  auto session = Session::open(plan, options.session);
+  if (!session)
+    return session.takeError();
+  std::unique_ptr<Trainer> trainer(new Trainer(std::move(*session), std::move(options)));
+  if (Error error = trainer->findInputs())
+    return llvm::createStringError(plan + ": " + llvm::toString(std::move(error)));
+  return trainer;
+}
+
+static bool isNumber(const plan::TensorType &type) {
+  return type.ranked && type.dims.empty() && type.dtype == plan::DType::Float;
+}
+
+Error Trainer::findInputs() {
+  const plan::Signature &signature = *owned->plan().signatures.front();
+  auto input = [&](llvm::StringRef role, size_t &index) {
+    auto found = llvm::find_if(signature.inputs, [&](auto &input) { return input->role == role; });
+    index = found - signature.inputs.begin();
+    return found != signature.inputs.end() && isNumber(*(*found)->type);
+  };
+  auto output = [&](llvm::StringRef name, size_t &index) {
+    auto found = llvm::find_if(signature.outputs, [&](auto &output) { return output->name == name; });
+    index = found - signature.outputs.begin();
+    return found != signature.outputs.end();
+  };
+  if (input("learning_rate", rateInput) && input("step", stepInput) && output("loss", lossOutput) &&
+      output("grad_norm", normOutput))
+    return Error::success();
+  return llvm::createStringError("this plan does not train; make one with cleave compile --train");
+}
+
+std::vector<const plan::Input *> Trainer::inputs() const {
+  std::vector<const plan::Input *> inputs;
+  for (auto [index, input] : llvm::enumerate(owned->plan().signatures.front()->inputs))
+    if (index != rateInput && index != stepInput)
+      inputs.push_back(input.get());
+  return inputs;
+}
+
+Expected<TrainingStep> Trainer::step(llvm::ArrayRef<at::Tensor> batch) {
+  const size_t expected = inputs().size();
+  if (batch.size() != expected)
+    return llvm::createStringError("found " + llvm::Twine(batch.size()) + " inputs, expected " +
+                                   llvm::Twine(expected));
+  TrainingStep step{.number = taken + 1,
+                    .loss = 0,
+                    .gradientNorm = 0,
+                    .learningRate = options.rate.at(taken),
+                    .isSkipped = false};
+  std::vector<at::Tensor> leaves(batch.begin(), batch.end());
+  const std::pair<size_t, double> numbers[] = {{rateInput, step.learningRate},
+                                               {stepInput, double(step.number)}};
+  const bool isRateFirst = rateInput < stepInput;
+  for (auto [index, number] : {numbers[isRateFirst ? 0 : 1], numbers[isRateFirst ? 1 : 0]})
+    leaves.insert(leaves.begin() + index, at::scalar_tensor(number, at::kFloat));
+  seedStep(step.number);
+  auto results = owned->run(leaves);
+  if (!results)
+    return llvm::createStringError("step " + llvm::Twine(step.number) + ": " +
+                                   llvm::toString(results.takeError()));
+  if ((*results)[lossOutput].numel() != 1 || (*results)[normOutput].numel() != 1)
+    return llvm::createStringError("the plan gives a loss of several numbers");
+  step.loss = (*results)[lossOutput].item<double>();
+  step.gradientNorm = (*results)[normOutput].item<double>();
+  step.isSkipped = !std::isfinite(step.gradientNorm) || !std::isfinite(step.loss);
+  if (step.isSkipped && !options.skipsNonFinite)
+    return describeNonFinite(leaves, step);
+  ++taken;
+  return step;
+}
+
+/// One number for each seed and step, by the constants of SplitMix64 (Steele et al. 2014).
+void Trainer::seedStep(uint64_t number) const {
+  uint64_t mixed = options.seed + number * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  mixed ^= mixed >> 31;
+  // at::manual_seed asks for GPUs, after which libtorch finds none that a plugin brings later.
+  const bool hasGpu = llvm::any_of(owned->statistics(), [](const DeviceStatistics &device) {
+    return llvm::StringRef(device.name).starts_with("cuda");
+  });
+  if (hasGpu)
+    return at::manual_seed(mixed);
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(mixed);
+}
+
+/// The weights are as before the step, so that another run makes the same NaN.
+Error Trainer::describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const TrainingStep &step) {
+  std::string message = llvm::formatv("step {0}: the loss is {1}, the norm of its gradients {2}", step.number,
+                                      step.loss, step.gradientNorm);
+  seedStep(step.number);
+  if (auto again = owned->run(leaves, {.refusesNan = true}); !again)
+    message += "; " + llvm::toString(again.takeError());
+  return llvm::createStringError(message + "; lower the learning rate, clip gradients, or skip such steps");
+}
+
+Expected<std::vector<NamedTensor>> Trainer::weights() {
+  auto tensors = owned->trainedTensors();
+  if (!tensors)
+    return tensors.takeError();
+  // A buffer that the model writes is a state, which begins as the weight of its name.
+  for (NamedTensor &state : tensors->states)
+    if (llvm::any_of(owned->plan().weights, [&](auto &weight) { return weight->name == state.name; }))
+      tensors->weights.push_back(std::move(state));
+  return std::move(tensors->weights);
+}
+
+/// The first state of the session that has no value in the checkpoint; null if there is none.
+static const plan::State *missingState(const plan::Plan &plan, llvm::ArrayRef<NamedTensor> states) {
+  for (const auto &state : plan.states)
+    if (state->scope == plan::StateScope::Session &&
+        llvm::none_of(states, [&](const NamedTensor &given) { return given.name == state->name; }))
+      return state.get();
+  return nullptr;
+}
+
+Expected<std::vector<NamedTensor>> Trainer::checkpoint() {
+  auto tensors = owned->trainedTensors();
+  if (!tensors)
+    return tensors.takeError();
+  std::vector<NamedTensor> all{{kSteps.str(), at::scalar_tensor(int64_t(taken), at::kLong)}};
+  for (NamedTensor &weight : tensors->weights)
+    all.push_back({(kWeightPrefix + weight.name).str(), std::move(weight.tensor)});
+  for (NamedTensor &state : tensors->states)
+    all.push_back({(kStatePrefix + state.name).str(), std::move(state.tensor)});
+  return all;
+}
+
+Error Trainer::restore(llvm::ArrayRef<NamedTensor> checkpoint) {
+  TrainedTensors tensors;
+  std::optional<int64_t> steps;
+  for (const NamedTensor &entry : checkpoint) {
+    llvm::StringRef name = entry.name;
+    if (name.consume_front(kWeightPrefix))
+      tensors.weights.push_back({name.str(), entry.tensor});
+    else if (name.consume_front(kStatePrefix))
+      tensors.states.push_back({name.str(), entry.tensor});
+    else if (name == kSteps && entry.tensor.scalar_type() == at::kLong && entry.tensor.numel() == 1)
+      steps = entry.tensor.item<int64_t>();
+    else
+      return llvm::createStringError("found '" + name +
+                                     "', expected weights, states and steps of a checkpoint");
+  }
+  if (!steps || *steps < 0)
+    return llvm::createStringError("found no number of steps, expected a checkpoint of cleave train");
+  if (const plan::State *missing = *steps > 0 ? missingState(owned->plan(), tensors.states) : nullptr)
+    return llvm::createStringError("state '" + missing->name +
+                                   "' is missing, expected a checkpoint of this plan");
+  if (Error error = owned->restore(tensors))
+    return error;
+  taken = *steps;
+  return Error::success();
+}
+
+} // namespace cleave::runtime

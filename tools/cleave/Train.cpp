@@ -1,0 +1,301 @@
+//===- Train.cpp - `cleave train` -----------------------------------------===//
+#include "codegen/plan/text/JsonText.h"
+#include "codegen/plan/text/Printable.h"
+#include "runtime/base/TensorFile.h"
+#include "tools/cleave/Commands.h"
+#include "tools/cleave/PlanOptions.h"
+#include "tools/cleave/RunSandbox.h"
+#include "tools/cleave/process/CrashReport.h"
+#include "tools/cleave/run/RunFiles.h"
+#include "tools/cleave/text/Numbers.h"
+#include "tools/cleave/text/Output.h"
+#include "tools/cleave/train/TrainingData.h"
+#include "tools/driver/base/UsageError.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cfloat>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+namespace cleave {
+
+using llvm::Error;
+using runtime::Trainer;
+using runtime::TrainingStep;
+
+namespace {
+struct TrainOptions {
+  std::string plan, data, output, checkpoint, shape = "constant", sandbox = "auto";
+  bool resumes = false, json = false;
+  uint64_t steps = 0, every = 0, logEvery = 10, timeoutSeconds = 30;
+  runtime::TrainerOptions trainer;
+};
+
+/// What came of a training.
+struct TrainReport {
+  std::vector<TrainingStep> steps;
+  double seconds = 0;
+};
+} // namespace
+
+static double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// JSON has no numbers that are not finite.
+static llvm::json::Value number(double value) {
+  return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
+}
+
+static llvm::json::Object toJson(const Trainer &trainer, const TrainingData &data,
+                                 const TrainReport &report) {
+  llvm::json::Array losses, norms, rates, skipped, devices;
+  for (const TrainingStep &step : report.steps) {
+    losses.push_back(number(step.loss));
+    norms.push_back(number(step.gradientNorm));
+    rates.push_back(number(step.learningRate));
+    if (step.isSkipped)
+      skipped.push_back(int64_t(step.number));
+  }
+  for (const runtime::DeviceStatistics &device : trainer.session().statistics())
+    devices.push_back(llvm::json::Object{{"name", device.name},
+                                         {"weight_bytes", device.weightBytes},
+                                         {"peak_bytes", device.peakBytes},
+                                         {"busy_seconds", device.busySeconds}});
+  const double steps = std::max<size_t>(report.steps.size(), 1);
+  const double unitsPerSecond =
+      report.steps.empty() ? 0 : data.unitsPerBatch() * steps / std::max(report.seconds, 1e-9);
+  return llvm::json::Object{{"steps", int64_t(trainer.steps())},
+                            {"losses", std::move(losses)},
+                            {"gradient_norms", std::move(norms)},
+                            {"learning_rates", std::move(rates)},
+                            {"skipped_steps", std::move(skipped)},
+                            {"seconds", report.seconds / steps},
+                            {(data.unit() + "_per_second").str(), unitsPerSecond},
+                            {"devices", std::move(devices)}};
+}
+
+static void printText(llvm::raw_ostream &out, const Trainer &trainer, const TrainingData &data,
+                      const TrainReport &report) {
+  if (report.steps.empty()) {
+    out << "no steps are left: " << trainer.steps() << " were taken before\n";
+    return;
+  }
+  const double steps = report.steps.size();
+  out << llvm::formatv("{0} steps: loss {1:f4} to {2:f4}, {3:f2} ms a step, {4:f0} {5}/s\n",
+                       report.steps.size(), report.steps.front().loss, report.steps.back().loss,
+                       report.seconds / steps * 1e3,
+                       data.unitsPerBatch() * steps / std::max(report.seconds, 1e-9), data.unit());
+  for (const runtime::DeviceStatistics &device : trainer.session().statistics())
+    out << llvm::formatv("{0}: weights {1:f2} MB, peak {2:f2} MB\n", device.name, device.weightBytes / 1e6,
+                         device.peakBytes / 1e6);
+}
+
+static Error writeCheckpoint(Trainer &trainer, const std::string &file) {
+  auto tensors = trainer.checkpoint();
+  if (!tensors)
+    return tensors.takeError();
+  return runtime::writeTensors(file, *tensors);
+}
+
+static void log(const TrainingStep &step, uint64_t all, double unitsPerSecond, llvm::StringRef unit) {
+  llvm::errs() << llvm::formatv("step {0}/{1}: loss {2:f4}, gradient norm {3:f4}, learning rate {4:E2}, "
+                                "{5:f0} {6}/s{7}\n",
+                                step.number, all, step.loss, step.gradientNorm, step.learningRate,
+                                unitsPerSecond, unit, step.isSkipped ? ", skipped" : "");
+}
+
+static Error trainSteps(Trainer &trainer, const TrainingData &data, const TrainOptions &options,
+                        TrainReport &report) {
+  const auto start = std::chrono::steady_clock::now();
+  auto logged = start;
+  uint64_t sinceLog = 0;
+  while (trainer.steps() < options.steps) {
+    auto step = trainer.step(data.batch(trainer.steps()));
+    if (!step)
+      return step.takeError();
+    report.steps.push_back(*step);
+    ++sinceLog;
+    if (step->number % options.logEvery == 0 || step->number == options.steps) {
+      log(*step, options.steps, data.unitsPerBatch() * sinceLog / std::max(secondsSince(logged), 1e-9),
+          data.unit());
+      logged = std::chrono::steady_clock::now();
+      sinceLog = 0;
+    }
+    const bool isDue = options.every > 0 && step->number % options.every == 0;
+    if (!options.checkpoint.empty() && (isDue || step->number == options.steps))
+      if (Error error = writeCheckpoint(trainer, options.checkpoint))
+        return error;
+  }
+  report.seconds = secondsSince(start);
+  return Error::success();
+}
+
+static Error resume(Trainer &trainer, const TrainOptions &options) {
+  if (!options.resumes)
+    return Error::success();
+  auto tensors = runtime::readTensors(options.checkpoint);
+  if (!tensors)
+    return tensors.takeError();
+  if (Error error = trainer.restore(*tensors))
+    return llvm::createStringError(options.checkpoint + ": " + llvm::toString(std::move(error)));
+  return Error::success();
+}
+
+/// Trains, and writes what was asked for.
+static Error work(Trainer &trainer, const TrainOptions &options) {
+  auto data = TrainingData::read(trainer, options.data);
+  if (!data)
+    return data.takeError();
+  if (Error error = resume(trainer, options))
+    return error;
+  TrainReport report;
+  if (Error error = trainSteps(trainer, *data, options, report))
+    return error;
+  if (!options.output.empty()) {
+    auto weights = trainer.weights();
+    if (!weights)
+      return weights.takeError();
+    if (Error error = runtime::writeTensors(options.output, *weights))
+      return error;
+  }
+  if (options.json)
+    llvm::outs() << plan::jsonText(toJson(trainer, *data, report), /*indent=*/2) << "\n";
+  else
+    printText(llvm::outs(), trainer, *data, report);
+  return finishOutput();
+}
+
+static Error checkOptions(const TrainOptions &options) {
+  if (options.checkpoint.empty() && (options.every > 0 || options.resumes))
+    return wrongUsage(llvm::Twine(options.resumes ? "--resume" : "--every") +
+                      ": found no --checkpoint, expected its file");
+  if (options.trainer.rate.warmup > options.steps)
+    return wrongUsage("--warmup " + llvm::Twine(options.trainer.rate.warmup) + ": expected at most --steps " +
+                      llvm::Twine(options.steps));
+  const RunFiles files{
+      .plan = options.plan, .inputs = options.data, .outputs = "", .trace = "", .inputsOption = "--data"};
+  for (auto [option, file] :
+       {std::pair("--output", &options.output), std::pair("--checkpoint", &options.checkpoint)})
+    if (Error error = checkWrittenFile(option, *file, files))
+      return error;
+  if (isSameFile(options.output, options.checkpoint))
+    return wrongUsage("--output " + options.output + ": is the file of --checkpoint; give another name");
+  return Error::success();
+}
+
+static Error train(TrainOptions options) {
+  using Shape = runtime::LearningRate::Shape;
+  options.trainer.rate.steps = options.steps;
+  options.trainer.rate.shape = options.shape == "linear"   ? Shape::Linear
+                               : options.shape == "cosine" ? Shape::Cosine
+                                                           : Shape::Constant;
+  options.trainer.session.timeout = std::chrono::seconds(options.timeoutSeconds);
+  options.trainer.session.onTimeout = endWithError;
+  SandboxFiles files{options.plan, {options.data}, {options.output, options.checkpoint}};
+  if (options.resumes)
+    files.read.push_back(options.checkpoint);
+  auto sandbox = RunSandbox::prepare(options.sandbox, files, options.trainer.session);
+  if (!sandbox)
+    return sandbox.takeError();
+  if (Error error = sandbox->enter())
+    return error;
+  llvm::errs() << sandbox->note();
+  if (Error error = checkOptions(options))
+    return error;
+  auto trainer = Trainer::open(options.plan, options.trainer);
+  if (!trainer)
+    return trainer.takeError();
+  return work(**trainer, options);
+}
+
+static void addTrainingOptions(CLI::App *command, TrainOptions &options) {
+  command
+      ->add_option("--data", options.data,
+                   "Inputs by name, a safetensors file; batches are rows of dimension 0, one after the other")
+      ->required()
+      ->check(fileName())
+      ->type_name("FILE");
+  command->add_option("--steps", options.steps, "Steps of the whole training")
+      ->required()
+      ->transform(wholeNumber(1, 1000000000))
+      ->type_name("N");
+  command->add_option("--lr", options.trainer.rate.peak, "The learning rate")
+      ->required()
+      ->check(CLI::Validator(
+          [](const std::string &text) {
+            double rate;
+            const bool isRate = !llvm::StringRef(text).getAsDouble(rate) && rate >= 0 && rate <= FLT_MAX;
+            return isRate ? "" : "found \"" + text + "\", expected a number from 0 on, in float32";
+          },
+          ""))
+      ->type_name("RATE");
+  command
+      ->add_option("--lr-schedule", options.shape,
+                   "After --warmup: constant, or falling to 0: linear, cosine")
+      ->check(CLI::IsMember({"constant", "linear", "cosine"}).description(""))
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--warmup", options.trainer.rate.warmup, "Steps in which the rate rises from 0 (0)")
+      ->transform(wholeNumber(0, 1000000000))
+      ->type_name("N");
+  command->add_option("--seed", options.trainer.seed, "Of random numbers, as dropout draws them")
+      ->transform(wholeNumber(0, INT64_MAX))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--skip-nonfinite", options.trainer.skipsNonFinite,
+                    "Go on after steps whose gradients are not finite, which change no weight");
+}
+
+static void addFileOptions(CLI::App *command, TrainOptions &options) {
+  command
+      ->add_option("--output", options.output,
+                   "Where to write the trained weights, a safetensors file with the model's names")
+      ->check(notEmpty("a file"))
+      ->type_name("FILE");
+  command
+      ->add_option("--checkpoint", options.checkpoint, "Where to write all that --resume needs, at the end")
+      ->check(notEmpty("a file"))
+      ->type_name("FILE");
+  command->add_option("--every", options.every, "Write the checkpoint every N steps, too")
+      ->transform(wholeNumber(1, 1000000000))
+      ->type_name("N");
+  command->add_flag("--resume", options.resumes, "Go on from the checkpoint");
+}
+
+void addTrainCommand(CLI::App &app, Subcommand &chosen) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App *command = app.add_subcommand("train", "Train the model of a plan that compile --train has made");
+  command->add_option("plan", options->plan, "The plan's folder")
+      ->required()
+      ->check(fileName())
+      ->type_name("FOLDER");
+  addTrainingOptions(command, *options);
+  addFileOptions(command, *options);
+  addDeviceNames(command, options->trainer.session.devices, "The device: cpu:0 or cuda:0",
+                 /*acceptsBareCuda=*/true);
+  addLibraries(command, options->trainer.session.libraries);
+  addAllowedOperators(command, options->trainer.session.allowedOperators);
+  command->add_flag("--tf32", options->trainer.session.tf32, "Let GPUs multiply float32 in TF32");
+  command->add_option("--log-every", options->logEvery, "Steps between two lines on stderr")
+      ->transform(wholeNumber(1, 1000000000))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--timeout", options->timeoutSeconds, "Seconds that a step may take")
+      ->transform(wholeNumber(1, 1000000000))
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--sandbox", options->sandbox,
+                   "Let the plan reach no files, processes or network: auto, where no GPU is used")
+      ->check(CLI::IsMember({"auto", "on", "off"}).description(""))
+      ->capture_default_str()
+      ->type_name("auto|on|off");
+  command->add_flag("--json", options->json, "Report as one JSON object");
+  command->footer("example:\n  cleave train gpt2.plan --data tokens.safetensors --steps 1000 --lr 3e-4 "
+                  "--lr-schedule cosine --warmup 100 --output trained.safetensors");
+  command->callback([options, &chosen] { chosen = {[options] { return train(*options); }, {}}; });
+}
+
+} // namespace cleave
