@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo gradients rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo gradients rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -74,6 +74,10 @@ bench-protection: build ## what protection from untrusted plans costs
 # Whether `--mesh auto` chooses the best of all configurations of two CPU devices, each compiled and run. An hour or less.
 bench-mesh: build ## whether --mesh auto chooses the best
 	.venv/bin/python tests/bench/chosen_mesh.py $(BENCH)
+
+# Training steps of GPT-2, BERT, a Llama and ResNet-50. An hour.
+bench-training: build ## training steps against eager PyTorch and torch.compile
+	.venv/bin/python tests/bench/training.py $(BENCH)
 
 # Seconds and memory of that search for a Llama of 70 B on 128 devices and GPT-3 on 1,024. Some minutes.
 bench-planner: build ## time and memory of planning 70 B and 175 B

@@ -18,6 +18,7 @@ import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 300  # for one architecture
+RATE = 1e-4  # of learning
 # Fields of configurations that are probabilities of leaving something out.
 RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdrop|survival")
 OFF = ("apply_spec_augment", "output_router_logits")
@@ -29,6 +30,7 @@ def parse():
     parser.add_argument("--work", type=pathlib.Path, default=SOURCE / "build/zoo", help="where results are kept")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="architectures by name")
     parser.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat results that match")
+    parser.add_argument("--steps", type=int, metavar="N", help="train N steps of AdamW, and compare losses rather than gradients")
     parser.add_argument("--limit", type=int, metavar="N", help="models at most")
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -40,7 +42,7 @@ def main():
         print(json.dumps(checked(options.one, options)))
         return
     options.work.mkdir(parents=True, exist_ok=True)
-    results = options.work / "gradients.jsonl"
+    results = options.work / ("training.jsonl" if options.steps else "gradients.jsonl")
     known = {}
     for line in results.read_text().splitlines() if results.exists() else []:
         known[json.loads(line)["name"]] = line
@@ -49,7 +51,8 @@ def main():
     names = [name for name in architectures.names() if options.only.search(name)]
     due = [name for name in names if name not in known or options.again and options.again.search(known[name])]
     for count, name in enumerate(due[:options.limit], 1):
-        command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work]
+        command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work,
+                   *(["--steps", str(options.steps)] if options.steps else [])]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
             found = json.loads(done.stdout.splitlines()[-1]) if not done.returncode else {
@@ -101,9 +104,18 @@ def checked(name, options):
     def cleave(*arguments):
         return subprocess.run([options.bin / "cleave", *arguments], capture_output=True, text=True, cwd=folder, timeout=SECONDS)
 
-    compiled = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"), "--gradients", "--json", "-o", "plan")
+    compiled = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"),
+                      "--train" if options.steps else "--gradients", "--json", "-o", "plan")
     if compiled.returncode:
         return {"step": "compile", "reason": error_of(compiled)}
+    if options.steps:
+        done = cleave("train", "plan", "--data", path.with_suffix(".inputs.safetensors"), "--steps", str(options.steps),
+                      "--lr", str(RATE), "--json")
+        if done.returncode:
+            return {"step": "run", "reason": error_of(done)}
+        reason = difference_of_losses(json.loads(done.stdout)["losses"], original, example)
+        shutil.rmtree(folder)
+        return {"step": "compare", "reason": reason}
     done = cleave("run", "plan", "--inputs", path.with_suffix(".inputs.safetensors"), "--outputs", "found.safetensors")
     if done.returncode:
         return {"step": "run", "reason": error_of(done)}
@@ -235,6 +247,25 @@ def difference(found, expected, module, example):
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
     wrong = [name for name in sorted(more & trained) if bool((found[f"grad.{name}"] != 0).any())]
     return f"a gradient of {wrong[0]}, which has none" if wrong else ""
+
+
+def difference_of_losses(found, module, example):
+    """The first step whose loss is not that of PyTorch's AdamW to 1e-4; nothing if all are."""
+    import torch
+
+    example = (example,) if isinstance(example, torch.Tensor) else example
+    optimizer = torch.optim.AdamW(module.parameters(), lr=RATE)
+    for step, got in enumerate(found, 1):
+        optimizer.zero_grad()
+        torch.manual_seed(0)
+        with torch.enable_grad():
+            loss = (module(**example) if isinstance(example, dict) else module(*example))["loss"]
+            loss.backward()
+        optimizer.step()
+        wanted = float(loss)
+        if got is None or not abs(got - wanted) <= 1e-4 * max(abs(wanted), 1e-3):
+            return f"step {step}: the loss is {got}, PyTorch's {wanted}"
+    return ""
 
 
 def doubled(example):

@@ -35,6 +35,8 @@ struct TrainOptions {
 /// What came of a training.
 struct TrainReport {
   std::vector<TrainingStep> steps;
+  /// Of each step.
+  std::vector<double> stepSeconds;
   double seconds = 0;
 };
 } // namespace
@@ -72,6 +74,7 @@ static llvm::json::Object toJson(const Trainer &trainer, const TrainingData &dat
                             {"learning_rates", std::move(rates)},
                             {"skipped_steps", std::move(skipped)},
                             {"seconds", report.seconds / steps},
+      {"step_seconds", llvm::json::Array(report.stepSeconds)},
                             {(data.unit() + "_per_second").str(), unitsPerSecond},
                             {"devices", std::move(devices)}};
 }
@@ -112,10 +115,12 @@ static Error trainSteps(Trainer &trainer, const TrainingData &data, const TrainO
   auto logged = start;
   uint64_t sinceLog = 0;
   while (trainer.steps() < options.steps) {
+    const auto begin = std::chrono::steady_clock::now();
     auto step = trainer.step(data.batch(trainer.steps()));
     if (!step)
       return step.takeError();
     report.steps.push_back(*step);
+    report.stepSeconds.push_back(secondsSince(begin));
     ++sinceLog;
     if (step->number % options.logEvery == 0 || step->number == options.steps) {
       log(*step, options.steps, data.unitsPerBatch() * sinceLog / std::max(secondsSince(logged), 1e-9),

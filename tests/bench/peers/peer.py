@@ -30,6 +30,7 @@ def parse():
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--microbatches", type=int, default=1)
+    parser.add_argument("--train", action="store_true", help="in training mode, with labels")
     return parser.parse_args()
 
 
