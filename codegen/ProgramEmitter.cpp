@@ -198,14 +198,14 @@ void ProgramEmitter::setUpdate(plan::Instruction &instruction, UpdateWeightOp op
   instruction.op = tables.weights.find(weight.getName()) - tables.weights.begin();
   instruction.operands.erase(instruction.operands.begin());
   tables.trainable.insert(weight.getName().str());
-  auto step = std::make_unique<plan::OptimizerStep>();
-  step->optimizer = static_cast<plan::Optimizer>(op.getOptimizer());
-  step->weight_decay = op.getWeightDecay().convertToDouble();
-  step->momentum = op.getMomentum().convertToDouble();
-  step->beta1 = op.getBeta1().convertToDouble();
-  step->beta2 = op.getBeta2().convertToDouble();
-  step->epsilon = op.getEpsilon().convertToDouble();
-  step->nesterov = op.getNesterov();
+  auto config = std::make_unique<plan::OptimizerConfig>();
+  config->optimizer = static_cast<plan::Optimizer>(op.getOptimizer());
+  config->weight_decay = op.getWeightDecay().convertToDouble();
+  config->momentum = op.getMomentum().convertToDouble();
+  config->beta1 = op.getBeta1().convertToDouble();
+  config->beta2 = op.getBeta2().convertToDouble();
+  config->epsilon = op.getEpsilon().convertToDouble();
+  config->nesterov = op.getNesterov();
   for (StringRef name : op.getStates().getAsValueRange<StringAttr>()) {
     auto [entry, isNew] = tables.states.try_emplace(name.str());
     if (isNew) {
@@ -214,9 +214,9 @@ void ProgramEmitter::setUpdate(plan::Instruction &instruction, UpdateWeightOp op
       entry->second->type = tensorTypeOf(weight.getType(), symbols);
       entry->second->stage = stage;
     }
-    step->states.push_back(entry - tables.states.begin());
+    config->states.push_back(entry - tables.states.begin());
   }
-  instruction.step = std::move(step);
+  instruction.optimizer = std::move(config);
 }
 
 uint32_t ProgramEmitter::stateOf(ReadStateOp state) {

@@ -186,21 +186,22 @@ def WriteWeightOp : CleaveOp<"write_weight", [MemoryEffects<[MemWrite]>]> {
 }
 
 def UpdateWeightOp : CleaveOp<"update_weight", [MemoryEffects<[MemWrite]>]> {
-  let summary = "a step of an optimizer, which changes a weight and what it keeps of the weight in place";
+  let summary = "updates a weight and its optimizer state in place";
   let description = [{
     In an operation of the phase `update`:
     ```mlir
-    cleave.update_weight(%weight, %gradient, %rate, %step, %divisor, %skip) {
+    cleave.update_weight(%weight, %gradient, %learning_rate, %step, %grad_scale, %found_inf) {
       optimizer = #cleave.optimizer<adamw>, states = ["fc.weight.exp_avg", "fc.weight.exp_avg_sq"],
       weight_decay = 0.1 : f64, beta1 = 0.9 : f64, beta2 = 0.95 : f64, epsilon = 1.0e-8 : f64
     } : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, none, tensor<f32>) -> ()
     ```
     Formulas and names are those of `torch.optim`. The weight is a `cleave.param`; the states have its type and are zero before the
-    first step. `rate`: the learning rate. `step`: number of this step, from 1 on. `divisor`: the gradient is divided by
-    it; None: by 1. `skip`: nothing changes where it is 1.
+    first step. `learning_rate`, `step` (its number, from 1 on), `grad_scale` (the
+    gradient is divided by it; None: 1) and `found_inf` (1: no update) are float32 tensors of one element. `states`, in order: of
+    sgd `momentum_buffer` if momentum is not 0; of adam and adamw `exp_avg`, `exp_avg_sq`.
   }];
-  let arguments = (ins AnyRankedTensor:$weight, AnyRankedTensor:$gradient, AnyRankedTensor:$rate, AnyRankedTensor:$step,
-                       AnyType:$divisor, AnyType:$skip, OptimizerAttr:$optimizer, StrArrayAttr:$states,
+  let arguments = (ins AnyRankedTensor:$weight, AnyRankedTensor:$gradient, AnyRankedTensor:$learning_rate, AnyRankedTensor:$step,
+                       AnyType:$grad_scale, AnyType:$found_inf, OptimizerAttr:$optimizer, StrArrayAttr:$states,
                        DefaultValuedAttr<F64Attr, "0.0">:$weight_decay, DefaultValuedAttr<F64Attr, "0.0">:$momentum,
                        DefaultValuedAttr<F64Attr, "0.0">:$beta1, DefaultValuedAttr<F64Attr, "0.0">:$beta2,
                        DefaultValuedAttr<F64Attr, "0.0">:$epsilon, UnitAttr:$nesterov);

@@ -8,8 +8,9 @@
 
 namespace cleave {
 
-/// `h` and `h.3` for the module path `h.3.mlp`: the outermost list of modules and its item; empty if there is
-/// none.
+/// `{"h.", "h.3"}` for the module path `h.3.mlp`: the path in front of the index in the outermost ModuleList
+/// or Sequential, and the path of the item; both are empty if no name in the path is a number. Views of
+/// `path`.
 inline std::pair<llvm::StringRef, llvm::StringRef> moduleListItem(llvm::StringRef path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());

@@ -29,7 +29,7 @@ struct AddOptimizer : impl::AddOptimizerBase<AddOptimizer> {
     auto patterns = NamePatterns::parse(getOperation(), noDecay);
     if (failed(patterns) || failed(patterns->checkMatches(getOperation(), "no-decay")))
       return signalPassFailure();
-    options->decays = [&](StringRef name) { return !patterns->match(name); };
+    options->usesWeightDecay = [&](StringRef name) { return !patterns->match(name); };
     if (clipNorm > 0)
       options->clipNorm = clipNorm;
     if (failed(addOptimizer(getOperation(), *options)))

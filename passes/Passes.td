@@ -176,13 +176,13 @@ def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
       …
       return %loss, %dw : …
     // becomes
-    func.func @forward(%x: tensor<4x8xf32>, %rate: tensor<f32> {cleave.name = "learning_rate", …}, %step: tensor<f32> {cleave.name = "step", …})
+    func.func @forward(%x: tensor<4x8xf32>, %learning_rate: tensor<f32> {cleave.name = "learning_rate", …}, %step: tensor<f32> {cleave.name = "step", …})
         -> (tensor<f32> {cleave.name = "loss"}, tensor<f32> {cleave.name = "grad_norm"}) {
       …
       cleave.accumulate "grad.w" %dw : tensor<16x8xf32>
       %sum = cleave.read_sum "grad.w" {cleave.phase = #cleave.phase<update>} : tensor<16x8xf32>
       …
-      cleave.update_weight(%w, %sum, %rate, %step, %divisor, %skip) {optimizer = #cleave.optimizer<adamw>, …} : …
+      cleave.update_weight(%w, %sum, %learning_rate, %step, %grad_scale, %found_inf) {optimizer = #cleave.optimizer<adamw>, …} : …
       return %loss, %norm : …
     ```
     Optimizers, formulas and defaults are those of `torch.optim`: `sgd` (`momentum`, `nesterov`), `adam` and `adamw` (`beta1`,
@@ -191,12 +191,12 @@ def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "NAME or NAME(OPTION=VALUE, …)">,
     ListOption<"noDecay", "no-decay", "std::string", "weights without weight decay, with * and ?">,
-    Option<"clipNorm", "clip-norm", "double", "0", "largest norm of all gradients together; 0: any">];
+    Option<"clipNorm", "clip-norm", "double", "0", "maximum global L2 norm of the gradients; 0: no clipping">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
 def Recompute : Pass<"recompute", "::mlir::func::FuncOp"> {
-  let summary = "lets the backward pass compute activations again instead of keeping them";
+  let summary = "recomputes activations in the backward pass";
   let description = [{
     After differentiate, and after passes that merge equal operations:
     ```mlir

@@ -3,6 +3,7 @@
 #include "ir/OperatorDialect.h"
 #include "passes/NamePatterns.h"
 #include "passes/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -15,8 +16,8 @@ namespace {
 struct Recompute : impl::RecomputeBase<Recompute> {
   using RecomputeBase::RecomputeBase;
 
-  /// The shortest part of the path, from its beginning, that matches.
-  static std::string matching(const NamePatterns &patterns, StringRef path) {
+  /// The shortest prefix of `path` that matches; empty if none does.
+  static std::string shortestMatchingPrefix(const NamePatterns &patterns, StringRef path) {
     for (size_t end = 0; end < path.size();) {
       end = std::min(path.find('.', end + 1), path.size());
       if (patterns.match(path.take_front(end)))
@@ -30,15 +31,20 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     if (failed(patterns))
       return signalPassFailure();
     bool isFound = patterns->empty();
+    std::string example;
     auto segmentOf = [&](StringRef path) {
-      const std::string segment = patterns->empty() ? moduleItemSegment(path) : matching(*patterns, path);
+      example = path.size() > example.size() ? path.str() : example;
+      const std::string segment =
+          patterns->empty() ? moduleListItemSegment(path) : shortestMatchingPrefix(*patterns, path);
       isFound |= !segment.empty();
       return segment;
     };
     if (failed(recompute(getOperation(), segmentOf)))
       return signalPassFailure();
     if (!isFound) {
-      getOperation().emitError() << "modules to recompute: found no module whose path matches";
+      getOperation().emitError() << "modules to recompute: found \"" << llvm::join(modules, "\", \"")
+                                 << "\", which matches none, expected a module as " << example
+                                 << ", with * and ?";
       signalPassFailure();
     }
   }

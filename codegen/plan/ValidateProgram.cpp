@@ -63,6 +63,8 @@ private:
   std::vector<bool> isBlockUsed;
   /// Slots of weights that are trainable, and the weights that the program uses.
   std::set<uint32_t> trainable, weights;
+  /// Slots of sums over the step.
+  std::set<uint32_t> sums;
   const Instruction *current = nullptr;
   uint32_t currentBlock = 0;
   size_t currentIndex = 0;
@@ -330,6 +332,8 @@ Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
     return refuse("writes a sum over a step, or adds to a state that is none");
   if (isSum && reads != (program.phase == Phase::Update))
     return refuse("reads a sum over a step before the update, or adds to it there");
+  if (isSum && reads)
+    sums.insert(instruction.results[0]);
   if (plan.states[instruction.op]->scope == StateScope::Sequence && program.phase != Phase::Forward)
     return refuse("reads or writes a state with rows for the batch, expected in a forward program alone");
   return Error::success();
@@ -351,15 +355,18 @@ Error ProgramCheck::checkWeightWrite(const Instruction &instruction) {
 Error ProgramCheck::checkWeightUpdate(const Instruction &instruction) {
   if (Error error = checkWeightWrite(instruction))
     return error;
-  if (!instruction.step || instruction.step->optimizer > Optimizer::MAX)
+  if (!instruction.optimizer || instruction.optimizer->optimizer > Optimizer::MAX)
     return refuse("is a step of an unknown optimizer");
-  const OptimizerStep &step = *instruction.step;
-  const size_t wanted = step.optimizer != Optimizer::Sgd ? 2 : step.momentum != 0 ? 1 : 0;
-  if (step.states.size() != wanted)
-    return refuse("is a step of an optimizer with " + Twine(step.states.size()) + " states, expected " +
+  // The kernel may write to it.
+  if (!sums.count(instruction.operands[0]))
+    return refuse("takes a gradient that is no sum over the step");
+  const OptimizerConfig &config = *instruction.optimizer;
+  const size_t wanted = config.optimizer != Optimizer::Sgd ? 2 : config.momentum != 0 ? 1 : 0;
+  if (config.states.size() != wanted)
+    return refuse("is a step of an optimizer with " + Twine(config.states.size()) + " states, expected " +
                   Twine(wanted));
   const Weight &weight = *plan.weights[instruction.op];
-  for (uint32_t index : step.states) {
+  for (uint32_t index : config.states) {
     if (index >= plan.states.size() || plan.states[index]->stage != program.stage ||
         plan.states[index]->scope != StateScope::Session)
       return refuse("keeps what is no state of the session and of its stage");

@@ -35,7 +35,7 @@ static const NumberOption kNumberOptions[] = {
     {"beta2", &OptimizerOptions::beta2, 0, 1, false, true},
     {"eps", &OptimizerOptions::epsilon, 0, kNoEnd, false, true}};
 
-/// Sets one option; what is wrong with it, or nothing.
+/// Sets one option. Returns an error message; empty on success.
 static std::string setOption(OptimizerOptions &options, StringRef name, StringRef value) {
   const bool isSgd = options.optimizer == Optimizer::Sgd;
   if (isSgd && name == "nesterov") {
@@ -71,7 +71,7 @@ llvm::Expected<OptimizerOptions> parseOptimizer(StringRef text) {
     return options;
   rest = rest.rtrim();
   if (!rest.consume_back(")"))
-    return fail("expected options in brackets, as in sgd(momentum=0.9)");
+    return fail("expected options in parentheses, as in sgd(momentum=0.9)");
   std::set<std::string> given;
   for (StringRef part : llvm::split(rest, ',')) {
     auto [option, value] = part.split('=');
@@ -83,13 +83,13 @@ llvm::Expected<OptimizerOptions> parseOptimizer(StringRef text) {
       return fail("option " + option.trim() + " is given twice");
   }
   if (options.nesterov && options.momentum == 0)
-    return fail("nesterov wants a momentum");
+    return fail("nesterov requires a momentum");
   return options;
 }
 
 //===- The function -------------------------------------------------------===//
 
-/// The sum through which the update, which takes no value from elsewhere, reads the loss.
+/// Name of the accumulated loss. Update programs read only states, so the loss reaches them as a sum.
 static constexpr llvm::StringLiteral kLossSum = "loss";
 
 namespace {
@@ -123,19 +123,21 @@ private:
   }
   Value floatCode() { return constant(b.getI64Type(), b.getI64IntegerAttr(*dtypeCodeOf(b.getF32Type()))); }
   /// In float32.
-  Value norm(Value tensor, bool isWide) {
+  Value norm(Value tensor, bool isFloat64) {
     const Value result = call("aten.linalg_vector_norm",
                               {tensor, real(2), none(), constant(b.getI1Type(), b.getBoolAttr(false)),
-                               isWide ? none() : floatCode()});
-    return isWide ? toFloat(result) : result;
+                               isFloat64 ? none() : floatCode()});
+    return isFloat64 ? toFloat(result) : result;
   }
+  /// `name`, with `train.` in front if the model has a state of this name.
+  std::string stateName(StringRef name);
   /// Its name is that of its role, unless the model has such an input.
   Value addInput(StringRef role);
   /// True unless an option exempts it by one of its names.
-  bool decays(ParamOp weight) const;
+  bool usesWeightDecay(ParamOp weight) const;
   void accumulate();
   Value globalNorm();
-  void update(ParamOp weight, Value gradient, Value divisor, Value skip);
+  void update(ParamOp weight, Value gradient, Value gradScale, Value foundInf);
   void setResults(Value gradientNorm);
 
   func::FuncOp function;
@@ -149,9 +151,9 @@ private:
 };
 } // namespace
 
-bool StepBuilder::decays(ParamOp weight) const {
-  auto isExempt = [&](Attribute name) { return !options.decays(cast<StringAttr>(name).getValue()); };
-  return options.decays(weight.getName()) &&
+bool StepBuilder::usesWeightDecay(ParamOp weight) const {
+  auto isExempt = [&](Attribute name) { return !options.usesWeightDecay(cast<StringAttr>(name).getValue()); };
+  return options.usesWeightDecay(weight.getName()) &&
          !(weight.getAliases() && llvm::any_of(*weight.getAliases(), isExempt));
 }
 
@@ -174,10 +176,18 @@ LogicalResult StepBuilder::findResults() {
     return function.emitError() << "found no gradient of a weight";
   for (auto &[weight, gradient] : gradients)
     if (isa<ComplexType>(cast<RankedTensorType>(gradient.getType()).getElementType()))
-      return weight.emitError() << "weight '" << weight.getName()
-                                << "' is complex, which optimizers do not take; leave it out with trainable "
-                                << "patterns";
+      return weight.emitError()
+             << "weight '" << weight.getName()
+             << "' is complex, which optimizers do not support; exclude it with --trainable";
   return success();
+}
+
+std::string StepBuilder::stateName(StringRef name) {
+  std::string unique = name.str();
+  while (llvm::any_of(function.getOps<ReadStateOp>(),
+                      [&](ReadStateOp state) { return state.getName() == unique; }))
+    unique = "train." + unique;
+  return unique;
 }
 
 Value StepBuilder::addInput(StringRef role) {
@@ -202,39 +212,42 @@ Value StepBuilder::addInput(StringRef role) {
   return function.getArgument(index);
 }
 
-/// The terms of a gradient that is a sum, as that of a weight with several uses, in the order in which they
-/// are added.
-static void addTerms(Value gradient, SmallVectorImpl<Value> &terms) {
-  auto sum = gradient.getDefiningOp<OperatorOp>();
-  llvm::APInt scale;
-  const bool isSum = sum && sum.getName() == "aten.add.Tensor" && gradient.hasOneUse() &&
-                     matchPattern(sum->getOperand(2), m_ConstantInt(&scale)) && scale == 1 &&
-                     sum->getOperand(0).getType() == gradient.getType() &&
-                     sum->getOperand(1).getType() == gradient.getType();
-  if (!isSum)
-    return terms.push_back(gradient);
-  addTerms(sum->getOperand(0), terms);
-  terms.push_back(sum->getOperand(1));
+/// Splits the gradient of a weight with several uses into its summands, in the order of the sum.
+static SmallVector<Value> summandsOf(Value gradient) {
+  SmallVector<Value> summands;
+  for (;;) {
+    auto sum = gradient.getDefiningOp<OperatorOp>();
+    llvm::APInt scale;
+    const bool isSum = sum && sum.getName() == "aten.add.Tensor" && gradient.hasOneUse() &&
+                       matchPattern(sum->getOperand(2), m_ConstantInt(&scale)) && scale == 1 &&
+                       sum->getOperand(0).getType() == gradient.getType() &&
+                       sum->getOperand(1).getType() == gradient.getType();
+    summands.push_back(isSum ? sum->getOperand(1) : gradient);
+    if (!isSum)
+      break;
+    gradient = sum->getOperand(0);
+  }
+  std::reverse(summands.begin(), summands.end());
+  return summands;
 }
 
 /// Each term of a gradient is added where it is made, in place; the sum is read in the update.
 void StepBuilder::accumulate() {
   for (auto &[weight, gradient] : gradients) {
     OpBuilder::InsertionGuard guard(b);
-    SmallVector<Value> terms;
-    addTerms(gradient, terms);
-    for (Value term : terms) {
+    for (Value term : summandsOf(gradient)) {
       if (Operation *maker = term.getDefiningOp())
         b.setInsertionPointAfter(maker);
-      b.create<AccumulateOp>(weight.getLoc(), gradientName(weight.getName()), term, ShardingAttr());
+      b.create<AccumulateOp>(weight.getLoc(), stateName(gradientName(weight.getName())), term,
+                             ShardingAttr());
     }
   }
   for (auto &[weight, gradient] : gradients)
-    gradient = create<ReadSumOp>(weight.getLoc(), gradient.getType(), gradientName(weight.getName()),
-                                 ShardingAttr());
+    gradient = create<ReadSumOp>(weight.getLoc(), gradient.getType(),
+                                 stateName(gradientName(weight.getName())), ShardingAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfterValue(loss);
-  b.create<AccumulateOp>(location, kLossSum, loss, ShardingAttr());
+  b.create<AccumulateOp>(location, stateName(kLossSum), loss, ShardingAttr());
 }
 
 /// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too.
@@ -245,21 +258,21 @@ Value StepBuilder::globalNorm() {
   auto list =
       create<ListOp>(location, ListType::get(b.getContext(), UnknownTensorType::get(b.getContext())), norms);
   return norm(call("aten.stack", {list, constant(b.getI64Type(), b.getI64IntegerAttr(0))}),
-              /*isWide=*/false);
+              /*isFloat64=*/false);
 }
 
-void StepBuilder::update(ParamOp weight, Value gradient, Value divisor, Value skip) {
-  SmallVector<StringRef> kept = optimizerStates(options.optimizer, options.momentum);
+void StepBuilder::update(ParamOp weight, Value gradient, Value gradScale, Value foundInf) {
+  SmallVector<StringRef> stateNames = optimizerStates(options.optimizer, options.momentum);
   SmallVector<Attribute> states;
-  for (StringRef state : kept)
-    states.push_back(b.getStringAttr(weight.getName() + "." + state));
+  for (StringRef state : stateNames)
+    states.push_back(b.getStringAttr(stateName((weight.getName() + "." + state).str())));
   auto real = [&](double value) { return b.getF64FloatAttr(value); };
   const bool isSgd = options.optimizer == Optimizer::Sgd;
-  create<UpdateWeightOp>(weight.getLoc(), weight, gradient, rate, step, divisor, skip,
+  create<UpdateWeightOp>(weight.getLoc(), weight, gradient, rate, step, gradScale, foundInf,
                          OptimizerAttr::get(b.getContext(), options.optimizer), b.getArrayAttr(states),
-                         real(decays(weight) ? options.weightDecay : 0), real(isSgd ? options.momentum : 0),
-                         real(isSgd ? 0 : options.beta1), real(isSgd ? 0 : options.beta2),
-                         real(isSgd ? 0 : options.epsilon),
+                         real(usesWeightDecay(weight) ? options.weightDecay : 0),
+                         real(isSgd ? options.momentum : 0), real(isSgd ? 0 : options.beta1),
+                         real(isSgd ? 0 : options.beta2), real(isSgd ? 0 : options.epsilon),
                          isSgd && options.nesterov ? b.getUnitAttr() : UnitAttr());
   weight->setAttr(kTrainedAttr, b.getUnitAttr());
 }
@@ -288,18 +301,18 @@ LogicalResult StepBuilder::build() {
   step = addInput(kStepRole);
   accumulate();
   const Value gradientNorm = globalNorm();
-  const Value lossSum = create<ReadSumOp>(location, loss.getType(), kLossSum, ShardingAttr());
-  Value divisor = none();
+  const Value lossSum = create<ReadSumOp>(location, loss.getType(), stateName(kLossSum), ShardingAttr());
+  Value gradScale = none();
   if (options.clipNorm) {
     const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
     const Value margin = call("aten.add.Scalar", {gradientNorm, real(1e-6), one});
-    divisor = call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
+    gradScale = call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
   }
   const Value isFinite =
       call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});
-  const Value skip = toFloat(call("aten.logical_not", {isFinite}));
+  const Value foundInf = toFloat(call("aten.logical_not", {isFinite}));
   for (auto &[weight, gradient] : gradients)
-    update(weight, gradient, divisor, skip);
+    update(weight, gradient, gradScale, foundInf);
   setResults(gradientNorm);
   return success();
 }

@@ -13,7 +13,8 @@ namespace cleave {
 /// What inputs of a training step mean (kRoleAttr), and their names.
 inline constexpr llvm::StringLiteral kLearningRateRole = "learning_rate", kStepRole = "step";
 
-/// Of torch.optim; those that an optimizer does not have are ignored.
+/// Hyperparameters, named as in torch.optim. Those that the optimizer does not have are ignored; the defaults
+/// are AdamW's.
 struct OptimizerOptions {
   Optimizer optimizer = Optimizer::AdamW;
   double weightDecay = 0.01;
@@ -22,10 +23,11 @@ struct OptimizerOptions {
   bool nesterov = false;
   /// Of Adam and AdamW.
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  /// By name of a weight: weightDecay applies to it.
-  std::function<bool(llvm::StringRef)> decays = [](llvm::StringRef) { return true; };
-  /// Gradients whose norm, over all of them, is larger are divided so that this is their norm, as
-  /// torch.nn.utils.clip_grad_norm_ does.
+  /// By name of a parameter: weight decay applies to it. Asked for each alias of a tied one, too; one false
+  /// exempts it.
+  std::function<bool(llvm::StringRef)> usesWeightDecay = [](llvm::StringRef) { return true; };
+  /// The global L2 norm to which gradients are clipped, as torch.nn.utils.clip_grad_norm_ does; nullopt: they
+  /// are not.
   std::optional<double> clipNorm;
 };
 
@@ -33,15 +35,17 @@ struct OptimizerOptions {
 /// torch.optim. Fails with what was found and expected.
 llvm::Expected<OptimizerOptions> parseOptimizer(llvm::StringRef text);
 
-/// Makes a training step of a function after `differentiate`: gradients are no results any more, but sums
-/// over the micro-batches (`cleave.accumulate "grad.fc.weight"`), of which operations of the phase update
-/// change the weights.
+/// Turns a function that `differentiate` made into a training step. Each gradient result becomes a sum over
+/// micro-batches (`cleave.accumulate "grad.fc.weight"`); operations of the phase `update` read the sums and
+/// update the weights.
 ///
-/// Two numbers in float32 become inputs: `learning_rate`, and `step`, which counts from 1. The results are
-/// `loss` and `grad_norm`, the norm over all gradients before it is clipped. If one of these is not
-/// finite, the step changes no weight. Types of the new operations are unknown until `infer-types` has run.
+/// Adds two scalar float32 inputs, found by role: `learning_rate`, and `step` (number of the step, from 1).
+/// Their names are the roles, with `train.` in front if the model has such an input. All results are replaced
+/// by `loss`, before the update, and `grad_norm` (float32), the global L2 norm before clipping. If one of
+/// these is not finite, the update changes no weight and no optimizer state. Types of the new operations are
+/// unknown until `infer-types` has run.
 ///
-/// Fails with a diagnostic if no result is marked as the loss, or if no gradient is there.
+/// Fails with a diagnostic if no result is marked as the loss, no gradient is there, or a weight is complex.
 mlir::LogicalResult addOptimizer(mlir::func::FuncOp function, const OptimizerOptions &options);
 
 } // namespace cleave

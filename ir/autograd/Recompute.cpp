@@ -1,4 +1,4 @@
-//===- Recompute.cpp - Activations computed again -------------------------===//
+//===- Recompute.cpp - Activation recomputation ---------------------------===//
 #include "ir/autograd/Recompute.h"
 #include "ir/Cleave.h"
 #include "ir/ModuleList.h"
@@ -13,12 +13,12 @@ using namespace mlir;
 
 namespace cleave {
 
-std::string moduleItemSegment(StringRef path) { return moduleListItem(path).second.str(); }
+std::string moduleListItemSegment(StringRef path) { return moduleListItem(path).second.str(); }
 
 namespace {
 class Recomputation {
 public:
-  Recomputation(func::FuncOp function, const SegmentOfPath &segmentOf, Operation *loss)
+  Recomputation(func::FuncOp function, const SegmentFn &segmentOf, Operation *loss)
       : body(function.getBody().front()), loss(loss), segmentOf(segmentOf) {}
 
   void run();
@@ -26,16 +26,16 @@ public:
 private:
   bool isBackward(Operation *op) const { return loss->isBeforeInBlock(op); }
   StringRef segment(Operation *op);
-  bool mayRunAgain(Operation *op);
+  bool isRecomputable(Operation *op);
   void addClones(StringRef name, ArrayRef<Operation *> users);
-  /// The clone of an operation of segment `name` in front of `before`.
+  /// Clones `op`, after its recomputable operands in segment `name`. Records the clones in `clones`.
   void clone(Operation *op, StringRef name, OpBuilder &b, IRMapping &clones);
 
   Block &body;
   Operation *const loss;
-  const SegmentOfPath &segmentOf;
+  const SegmentFn &segmentOf;
   llvm::StringMap<std::string> segments;
-  llvm::DenseMap<Operation *, bool> runsAgain;
+  llvm::DenseMap<Operation *, bool> recomputable;
 };
 } // namespace
 
@@ -46,11 +46,12 @@ StringRef Recomputation::segment(Operation *op) {
   return entry->second;
 }
 
-/// True for an operation of the forward pass whose results only its own segment reads in the backward pass.
-bool Recomputation::mayRunAgain(Operation *op) {
+/// True if `op` may be cloned into the backward pass: a forward operation of a segment, without regions, side
+/// effects and random numbers, whose results no backward operation of another segment reads.
+bool Recomputation::isRecomputable(Operation *op) {
   if (!op || op->getBlock() != &body || isBackward(op) || op->getNumOperands() == 0)
     return false;
-  auto [entry, isNew] = runsAgain.try_emplace(op, false);
+  auto [entry, isNew] = recomputable.try_emplace(op, false);
   if (!isNew)
     return entry->second;
   auto call = dyn_cast<OperatorOp>(op);
@@ -62,16 +63,26 @@ bool Recomputation::mayRunAgain(Operation *op) {
     Operation *here = body.findAncestorOpInBlock(*user);
     may &= !here || !isBackward(here) || segment(here) == own;
   }
-  return runsAgain[op] = may;
+  return recomputable[op] = may;
 }
 
 void Recomputation::clone(Operation *op, StringRef name, OpBuilder &b, IRMapping &clones) {
-  if (clones.contains(op))
-    return;
-  for (Value operand : op->getOperands())
-    if (Operation *maker = operand.getDefiningOp(); mayRunAgain(maker) && segment(maker) == name)
-      clone(maker, name, b, clones);
-  clones.map(op, b.clone(*op, clones));
+  // An operation is cloned when it is on top and its operands are.
+  SmallVector<Operation *> due{op};
+  while (!due.empty()) {
+    Operation *top = due.back();
+    const size_t size = due.size();
+    if (!clones.contains(top))
+      for (Value operand : top->getOperands())
+        if (Operation *maker = operand.getDefiningOp();
+            isRecomputable(maker) && segment(maker) == name && !clones.contains(maker))
+          due.push_back(maker);
+    if (due.size() > size)
+      continue;
+    due.pop_back();
+    if (!clones.contains(top))
+      clones.map(top, b.clone(*top, clones));
+  }
 }
 
 void Recomputation::addClones(StringRef name, ArrayRef<Operation *> users) {
@@ -80,7 +91,7 @@ void Recomputation::addClones(StringRef name, ArrayRef<Operation *> users) {
   for (Operation *user : users)
     for (OpOperand &operand : user->getOpOperands()) {
       Operation *maker = operand.get().getDefiningOp();
-      if (!mayRunAgain(maker) || segment(maker) != name)
+      if (!isRecomputable(maker) || segment(maker) != name)
         continue;
       clone(maker, name, b, clones);
       operand.set(clones.lookup(operand.get()));
@@ -92,13 +103,14 @@ void Recomputation::run() {
   llvm::MapVector<StringRef, SmallVector<Operation *>> readers;
   for (Operation &op : body)
     if (isBackward(&op) && op.getNumRegions() == 0)
-      if (llvm::any_of(op.getOperands(), [&](Value operand) { return mayRunAgain(operand.getDefiningOp()); }))
+      if (llvm::any_of(op.getOperands(),
+                       [&](Value operand) { return isRecomputable(operand.getDefiningOp()); }))
         readers[segment(&op)].push_back(&op);
   for (auto &[name, users] : readers)
     addClones(name, users);
 }
 
-LogicalResult recompute(func::FuncOp function, const SegmentOfPath &segmentOf) {
+LogicalResult recompute(func::FuncOp function, const SegmentFn &segmentOf) {
   Operation *terminator = function.getBody().front().getTerminator();
   for (OpOperand &result : terminator->getOpOperands())
     if (function.getResultAttr(result.getOperandNumber(), kLossAttr))

@@ -1,4 +1,4 @@
-//===- Recompute.h - Activations computed again -----------------*- C++ -*-===//
+//===- Recompute.h - Activation recomputation -------------------*- C++ -*-===//
 #ifndef CLEAVE_IR_AUTOGRAD_RECOMPUTE_H
 #define CLEAVE_IR_AUTOGRAD_RECOMPUTE_H
 
@@ -8,21 +8,21 @@
 
 namespace cleave {
 
-/// By module path: the segment that an operation belongs to, whose activations are computed again together;
-/// empty: they are saved.
-using SegmentOfPath = std::function<std::string(llvm::StringRef path)>;
+/// Maps a module path to its recomputation segment; empty: its activations are saved for the backward pass.
+using SegmentFn = std::function<std::string(llvm::StringRef path)>;
 
-/// Each item of a list of modules is a segment (`h.3`, for `h.3.mlp`).
-std::string moduleItemSegment(llvm::StringRef path);
+/// Each item of a ModuleList is a segment (`h.3`, for `h.3.mlp`).
+std::string moduleListItemSegment(llvm::StringRef path);
 
-/// Lets the backward pass compute activations again instead of keeping them since the forward pass (Chen et
-/// al. 2016). Operations of a segment are cloned in front of the first operation of its backward pass that
-/// reads one of their results. Saved stay: what a segment takes from others, what the backward pass of others
-/// reads of it, and results of operators that draw random numbers.
+/// Activation recomputation (checkpointing; Chen et al. 2016). Clones the forward operations of each segment
+/// in front of the first backward operation of that segment that reads them, in place of saving their
+/// results. Saved for the backward pass are inputs of a segment, values that backward operations of other
+/// segments read, and results of random operators. Run it after passes that merge equal operations (CSE),
+/// which would undo it.
 ///
-/// Needs the loss among the results (kLossAttr): what comes after it is the backward pass. Passes that merge
-/// equal operations would undo it.
-mlir::LogicalResult recompute(mlir::func::FuncOp function, const SegmentOfPath &segmentOf);
+/// Operations after the loss (kLossAttr) are the backward pass. Fails with a diagnostic if no result is
+/// marked as the loss.
+mlir::LogicalResult recompute(mlir::func::FuncOp function, const SegmentFn &segmentOf);
 
 } // namespace cleave
 

@@ -2,6 +2,7 @@
 #include "partitioner/memory/StageMemory.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
@@ -22,6 +23,7 @@ private:
   void hold(Value value);
   void release(Value value);
   void visit(Operation *op);
+  int64_t bytesOfSum(Value value) const;
   void addSum(Value value);
   ArrayRef<InferredValues::Storage> storagesOf(Value value) const {
     auto found = inferred.storages.find(value);
@@ -35,6 +37,8 @@ private:
   llvm::DenseMap<unsigned, unsigned> references;
   /// Storages that the stage does not own: those of weights, and of the request's inputs.
   llvm::DenseSet<unsigned> uncounted;
+  /// Names of the sums that have begun.
+  llvm::StringSet<> sums;
   llvm::DenseSet<Value> held;
   int64_t live = 0;
   StageMemory memory;
@@ -79,10 +83,10 @@ void MemoryWalk::visit(Operation *op) {
     ignore(state);
   }
   if (auto sum = dyn_cast<ReadSumOp>(op)) {
-    live += shapes.bytesOf(sum);
+    live += bytesOfSum(sum);
     ignore(sum);
   }
-  if (auto accumulate = dyn_cast<AccumulateOp>(op))
+  if (auto accumulate = dyn_cast<AccumulateOp>(op); accumulate && sums.insert(accumulate.getName()).second)
     addSum(accumulate.getValue());
   // A prepacked weight is made when the plan is loaded; the original weight is not kept.
   bool isPrepared = prepacksWeights(op);
@@ -91,10 +95,17 @@ void MemoryWalk::visit(Operation *op) {
   memory.activationBytes = std::max(memory.activationBytes, live + workspaceOf(op, shapes, threads));
 }
 
+/// Sums of floats narrower than float32 are float32.
+int64_t MemoryWalk::bytesOfSum(Value value) const {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  const bool isNarrow = type && isa<FloatType>(type.getElementType()) && type.getElementTypeBitWidth() < 32;
+  return shapes.bytesOf(value) * (isNarrow ? 32 / type.getElementTypeBitWidth() : 1);
+}
+
 /// A sum stays until the step ends. The first value becomes the sum if it has its memory to itself; otherwise
 /// it is copied.
 void MemoryWalk::addSum(Value value) {
-  const int64_t bytes = shapes.bytesOf(value);
+  const int64_t bytes = bytesOfSum(value);
   ArrayRef<InferredValues::Storage> storages = storagesOf(value);
   const bool isMoved = storages.size() == 1 && storages[0].bytes == bytes && value.hasOneUse() &&
                        !uncounted.contains(storages[0].id) && references[storages[0].id] == 1;

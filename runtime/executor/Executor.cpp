@@ -336,18 +336,19 @@ void Executor::writeWeight(const LoadedInstruction &instruction) {
 }
 
 void Executor::updateWeight(const LoadedInstruction &instruction) {
-  const plan::OptimizerStep &step = *instruction.source->step;
+  const plan::OptimizerConfig &config = *instruction.source->optimizer;
   const at::Tensor &weight = weights.at(instruction.source->op);
   std::vector<at::Tensor> states;
-  for (uint32_t state : step.states)
+  for (uint32_t state : config.states)
     states.push_back(context->states->optimizerState(state, context->part.position, weight));
-  const IValue divisor = take(instruction.operands[3]);
+  const IValue gradScale = take(instruction.operands[3]);
   const OptimizerInputs inputs{.gradient = take(instruction.operands[0]).toTensor(),
-                               .rate = take(instruction.operands[1]).toTensor(),
-                               .step = take(instruction.operands[2]).toTensor(),
-                               .divisor = divisor.isNone() ? std::nullopt : std::optional(divisor.toTensor()),
-                               .skip = take(instruction.operands[4]).toTensor()};
-  takeOptimizerStep(step, weight, states, inputs);
+                               .learningRate = take(instruction.operands[1]).toTensor(),
+                               .stepNumber = take(instruction.operands[2]).toTensor(),
+                               .gradScale =
+                                   gradScale.isNone() ? std::nullopt : std::optional(gradScale.toTensor()),
+                               .foundInf = take(instruction.operands[4]).toTensor()};
+  applyOptimizerStep(config, weight, states, inputs);
 }
 
 void Executor::writeState(const LoadedInstruction &instruction) {

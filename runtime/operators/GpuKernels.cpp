@@ -14,10 +14,10 @@ using OptionalTensor = std::optional<Tensor>;
 //===- Attention ----------------------------------------------------------===//
 
 namespace {
-/// Operands as both passes need them: a head of keys and values for each of the queries.
-struct Heads {
-  Heads(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-        bool isCausal, std::optional<double> scale)
+/// Operands with key and value heads repeated to the number of query heads.
+struct AttentionInputs {
+  AttentionInputs(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
+                  bool isCausal, std::optional<double> scale)
       : query(query), key(repeated(key, query.size(1))), value(repeated(value, query.size(1))), mask(mask),
         isCausal(isCausal), scale(scale.value_or(1 / std::sqrt(double(query.size(3))))),
         groups(query.size(1) / key.size(1)) {}
@@ -41,12 +41,15 @@ struct Heads {
 } // namespace
 
 /// In float32 if they are narrower.
-static Tensor widened(const Tensor &tensor) { return tensor.itemsize() < 4 ? tensor.to(at::kFloat) : tensor; }
+static Tensor upcastToFloat(const Tensor &tensor) {
+  return tensor.itemsize() < 4 ? tensor.to(at::kFloat) : tensor;
+}
 
-static Tensor scoresOf(const Heads &heads) {
-  Tensor scores = at::matmul(widened(heads.query) * heads.scale, widened(heads.key).transpose(2, 3));
+static Tensor scoresOf(const AttentionInputs &heads) {
+  Tensor scores =
+      at::matmul(upcastToFloat(heads.query) * heads.scale, upcastToFloat(heads.key).transpose(2, 3));
   if (heads.mask)
-    scores = scores + widened(*heads.mask);
+    scores = scores + upcastToFloat(*heads.mask);
   if (heads.isCausal)
     scores = scores.masked_fill(
         at::ones({heads.rows(), heads.columns()}, scores.options().dtype(at::kBool)).tril().logical_not(),
@@ -54,21 +57,21 @@ static Tensor scoresOf(const Heads &heads) {
   return scores;
 }
 
-/// Of rows that see nothing, all are 0.
-static Tensor probabilitiesOf(const Heads &heads, const Tensor &logSumExp) {
-  const Tensor sums = logSumExp.unsqueeze(-1);
-  return (scoresOf(heads) - sums).exp().masked_fill(sums.isinf(), 0);
+/// Rows whose keys are all masked get probabilities 0.
+static Tensor probabilitiesOf(const AttentionInputs &heads, const Tensor &logSumExp) {
+  const Tensor logSumExp = logSumExp.unsqueeze(-1);
+  return (scoresOf(heads) - logSumExp).exp().masked_fill(logSumExp.isinf(), 0);
 }
 
 /// libtorch's kernel for GPUs reads rows of 16 bytes.
-static bool isEfficient(const Heads &heads) {
+static bool canUseEfficientAttention(const AttentionInputs &heads) {
   auto isAligned = [](const Tensor &tensor) { return tensor.size(3) * tensor.itemsize() % 16 == 0; };
   return heads.query.is_cuda() && heads.query.scalar_type() != at::kDouble && isAligned(heads.query) &&
          isAligned(heads.value) && heads.rows() > 0 && heads.columns() > 0;
 }
 
 /// The mask for each row and column, in memory whose rows begin at multiples of 16 elements.
-static OptionalTensor biasOf(const Heads &heads) {
+static OptionalTensor biasOf(const AttentionInputs &heads) {
   if (!heads.mask)
     return std::nullopt;
   Tensor bias = heads.mask->to(heads.query.scalar_type());
@@ -89,51 +92,56 @@ static Tensor inLayoutOf(const Tensor &like, const Tensor &tensor) {
 }
 
 /// In the layout [batch, rows, heads, width].
-static Tensor byRows(const Tensor &tensor, at::ScalarType dtype) {
+static Tensor inRowLayout(const Tensor &tensor, at::ScalarType dtype) {
   return tensor.to(dtype).transpose(1, 2).contiguous().transpose(1, 2);
 }
 
-std::tuple<Tensor, Tensor> attention(const Tensor &query, const Tensor &key, const Tensor &value,
-                                     double dropout, bool isCausal, const OptionalTensor &mask,
-                                     std::optional<double> scale) {
+std::tuple<Tensor, Tensor> scaledDotProductAttention(const Tensor &query, const Tensor &key,
+                                                     const Tensor &value, double dropout, bool isCausal,
+                                                     const OptionalTensor &mask,
+                                                     std::optional<double> scale) {
   TORCH_CHECK(dropout == 0, "found a dropout of ", dropout, ", expected 0");
-  const Heads heads(query, key, value, mask, isCausal, scale);
-  if (isEfficient(heads)) {
-    auto [output, sums, seed, offset] = at::_scaled_dot_product_efficient_attention(
+  const AttentionInputs heads(query, key, value, mask, isCausal, scale);
+  if (canUseEfficientAttention(heads)) {
+    auto [output, logSumExp, seed, offset] = at::_scaled_dot_product_efficient_attention(
         query, heads.key, heads.value, biasOf(heads), /*compute_log_sumexp=*/true, /*dropout_p=*/0, isCausal,
         heads.scale);
-    return {inLayoutOf(query, output), sums.narrow(2, 0, heads.rows())};
+    return {inLayoutOf(query, output), logSumExp.narrow(2, 0, heads.rows())};
   }
-  const Tensor sums = at::logsumexp(scoresOf(heads), -1);
-  const Tensor output = at::matmul(probabilitiesOf(heads, sums), widened(heads.value));
-  return {inLayoutOf(query, output.to(query.scalar_type())), sums};
+  const Tensor logSumExp = at::logsumexp(scoresOf(heads), -1);
+  const Tensor output = at::matmul(probabilitiesOf(heads, logSumExp), upcastToFloat(heads.value));
+  return {inLayoutOf(query, output.to(query.scalar_type())), logSumExp};
 }
 
 std::tuple<Tensor, Tensor, Tensor>
-attentionBackward(const Tensor &gradient, const Tensor &query, const Tensor &key, const Tensor &value,
-                  const Tensor &output, const Tensor &logSumExp, double dropout, bool isCausal,
-                  const OptionalTensor &mask, std::optional<double> scale) {
+scaledDotProductAttentionBackward(const Tensor &gradient, const Tensor &query, const Tensor &key,
+                                  const Tensor &value, const Tensor &output, const Tensor &logSumExp,
+                                  double dropout, bool isCausal, const OptionalTensor &mask,
+                                  std::optional<double> scale) {
   TORCH_CHECK(dropout == 0, "found a dropout of ", dropout, ", expected 0");
-  const Heads heads(query, key, value, mask, isCausal, scale);
+  const AttentionInputs heads(query, key, value, mask, isCausal, scale);
   const at::ScalarType dtype = query.scalar_type();
-  if (isEfficient(heads)) {
+  if (canUseEfficientAttention(heads)) {
     // The kernel reads rows up to a multiple of 32.
     const int64_t padding = (32 - heads.rows() % 32) % 32;
-    const Tensor sums =
+    const Tensor logSumExp =
         at::constant_pad_nd(logSumExp, {0, padding}, std::numeric_limits<double>::infinity()).contiguous();
     const Tensor none = at::empty({}, at::TensorOptions(at::kLong).device(query.device()));
-    auto [byQuery, byKey, byValue, byBias] = at::_scaled_dot_product_efficient_attention_backward(
-        gradient, query, heads.key, heads.value, biasOf(heads).value_or(Tensor()), output, sums, none, none,
+    auto [gradQuery, gradKey, gradValue, gradBias] = at::_scaled_dot_product_efficient_attention_backward(
+        gradient, query, heads.key, heads.value, biasOf(heads).value_or(Tensor()), output, logSumExp, none,
+        none,
         /*dropout_p=*/0, std::array<bool, 4>{true, true, true, false}, isCausal, heads.scale);
-    return {byRows(byQuery, dtype), byRows(heads.summed(byKey), dtype), byRows(heads.summed(byValue), dtype)};
+    return {inRowLayout(gradQuery, dtype), inRowLayout(heads.summed(gradKey), dtype),
+            inRowLayout(heads.summed(gradValue), dtype)};
   }
-  const Tensor probabilities = probabilitiesOf(heads, logSumExp), given = widened(gradient);
-  const Tensor ofProbabilities = at::matmul(given, widened(heads.value).transpose(2, 3));
-  const Tensor ofScores =
-      probabilities * (ofProbabilities - (given * widened(output)).sum(-1, /*keepdim=*/true)) * heads.scale;
-  return {byRows(at::matmul(ofScores, widened(heads.key)), dtype),
-          byRows(heads.summed(at::matmul(ofScores.transpose(2, 3), widened(query))), dtype),
-          byRows(heads.summed(at::matmul(probabilities.transpose(2, 3), given)), dtype)};
+  const Tensor probabilities = probabilitiesOf(heads, logSumExp), given = upcastToFloat(gradient);
+  const Tensor gradProbabilities = at::matmul(given, upcastToFloat(heads.value).transpose(2, 3));
+  const Tensor gradScores = probabilities *
+                            (gradProbabilities - (given * upcastToFloat(output)).sum(-1, /*keepdim=*/true)) *
+                            heads.scale;
+  return {inRowLayout(at::matmul(gradScores, upcastToFloat(heads.key)), dtype),
+          inRowLayout(heads.summed(at::matmul(gradScores.transpose(2, 3), upcastToFloat(query))), dtype),
+          inRowLayout(heads.summed(at::matmul(probabilities.transpose(2, 3), given)), dtype)};
 }
 
 //===- Operators ----------------------------------------------------------===//
@@ -146,15 +154,15 @@ torch::jit::Operation gpuKernel(llvm::StringRef name, torch::jit::Operation oper
   if (name == "aten::_scaled_dot_product_flash_attention_for_cpu")
     return [](Stack &stack) {
       auto given = torch::jit::pop(stack, 7);
-      auto [output, sums] =
-          attention(given[0].toTensor(), given[1].toTensor(), given[2].toTensor(), given[3].toDouble(),
-                    given[4].toBool(), optionalTensor(given[5]), given[6].toOptional<double>());
-      torch::jit::push(stack, std::move(output), std::move(sums));
+      auto [output, logSumExp] = scaledDotProductAttention(
+          given[0].toTensor(), given[1].toTensor(), given[2].toTensor(), given[3].toDouble(),
+          given[4].toBool(), optionalTensor(given[5]), given[6].toOptional<double>());
+      torch::jit::push(stack, std::move(output), std::move(logSumExp));
     };
   if (name == "aten::_scaled_dot_product_flash_attention_for_cpu_backward")
     return [](Stack &stack) {
       auto given = torch::jit::pop(stack, 10);
-      auto [query, key, value] = attentionBackward(
+      auto [query, key, value] = scaledDotProductAttentionBackward(
           given[0].toTensor(), given[1].toTensor(), given[2].toTensor(), given[3].toTensor(),
           given[4].toTensor(), given[5].toTensor(), given[6].toDouble(), given[7].toBool(),
           optionalTensor(given[8]), given[9].toOptional<double>());

@@ -114,8 +114,7 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
         "again");
   torch::jit::Operation plain =
       name == "prim::RaiseException" ? torch::jit::Operation(raiseException) : found->getOperation();
-  torch::jit::Operation operation =
-      gpuKernel(qualified, guarded(found->schema(), plain, /*onCpu=*/false));
+  torch::jit::Operation operation = guarded(found->schema(), gpuKernel(qualified, plain), /*onCpu=*/false);
   torch::jit::Operation onCpu = cpuKernel(qualified, guarded(found->schema(), plain, /*onCpu=*/true));
   return std::make_unique<ResolvedOperator>(
       ResolvedOperator{found->schema(), std::move(operation), std::move(onCpu)});

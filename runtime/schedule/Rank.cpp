@@ -286,6 +286,7 @@ void Rank::compute(Request &request, const Part &part, const ResolvedAction &res
     if (ownGroups[axis])
       groups[axis] = &request.exchange().communicatorOf(index, *ownGroups[axis]);
   if (resolved.action->kind == ActionKind::Update) {
+    TORCH_CHECK(!request.refusesNan, "no operator before the update makes a NaN");
     request.beginUpdate();
     resolved.program->run(request, groups, microbatch, /*global=*/0, plan::dpRankOf(plan, index) == 0);
   } else {

@@ -87,8 +87,9 @@ struct RequestOptions {
   /// continues what row n of the last request with this id has left. All requests of an id have the same
   /// batch, and follow one another; those of different ids run at the same time.
   uint64_t sequence = 0;
-  /// Fail at the first operator that makes a NaN, with its rank, stage and module path. Slow. Stages that are
-  /// CUDA graphs are not checked; nor are those of other processes.
+  /// Fail at the first operator that makes a NaN, with its rank, stage and module path; or else before the
+  /// update of a training step, so that it changes nothing. Slow. Stages that are CUDA graphs are not
+  /// checked, nor are those of other processes.
   bool refusesNan = false;
 };
 

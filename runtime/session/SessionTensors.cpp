@@ -107,10 +107,13 @@ Error Session::Impl::restore(const TrainedTensors &tensors) {
               checkLike("state '" + state.name + "'", state.tensor, *scalarTypeOf(own.type->dtype), *sizes))
         return error;
     values[{0, 0, index->second, 0}] =
-        state.tensor.to(workers.front()->device()).clone(at::MemoryFormat::Contiguous);
+        state.tensor.to(workers.front()->device(), state.tensor.scalar_type(), /*non_blocking=*/false,
+                        /*copy=*/true, at::MemoryFormat::Contiguous);
   }
   for (auto &[own, given] : copies)
     own.copy_(*given);
+  // GPU work of this thread is not ordered before that of the device's thread.
+  synchronize(workers.front()->device());
   states.reset();
   states.replace(std::move(values), /*sequence=*/0, /*batch=*/0);
   return Error::success();

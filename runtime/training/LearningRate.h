@@ -1,4 +1,4 @@
-//===- LearningRate.h - The learning rate of each step ----------*- C++ -*-===//
+//===- LearningRateSchedule.h - The learning rate of each step ----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_TRAINING_LEARNINGRATE_H
 #define CLEAVE_RUNTIME_TRAINING_LEARNINGRATE_H
 
@@ -6,19 +6,18 @@
 
 namespace cleave::runtime {
 
-/// The schedules of transformers' `get_scheduler` (`constant_with_warmup`, `linear`, `cosine`): the rate
-/// rises from 0 to `peak` during `warmup` steps; then it stays, or falls to 0 at step `steps`, along a line
-/// or half a cosine.
-struct LearningRate {
-  enum class Shape { Constant, Linear, Cosine };
-  Shape shape = Shape::Constant;
+/// Learning-rate schedules of transformers' `get_scheduler`: linear warm-up from 0 to `peak` over
+/// `warmupSteps`, then constant, or linear or cosine decay to 0 at `totalSteps`. With warm-up, the first step
+/// has rate 0. Where `totalSteps` is not above `warmupSteps`, the rate falls to 0 one step after the warm-up.
+struct LearningRateSchedule {
+  enum class Kind { Constant, Linear, Cosine };
+  Kind kind = Kind::Constant;
   double peak = 1e-3;
-  uint64_t warmup = 0;
+  uint64_t warmupSteps = 0;
   /// Of the whole training; Constant does not need it.
-  uint64_t steps = 0;
+  uint64_t totalSteps = 0;
 
-  /// \param step  number of steps that were taken before.
-  double at(uint64_t step) const;
+  double at(uint64_t completedSteps) const;
 };
 
 } // namespace cleave::runtime

@@ -1,5 +1,7 @@
 //===- Trainer.cpp --------------------------------------------------------===//
 #include "runtime/training/Trainer.h"
+#include "codegen/plan/DimExpr.h"
+#include "runtime/base/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <ATen/CPUGeneratorImpl.h>
@@ -39,7 +41,9 @@ Error Trainer::findInputs() {
   auto output = [&](llvm::StringRef name, size_t &index) {
     auto found = llvm::find_if(signature.outputs, [&](auto &output) { return output->name == name; });
     index = found - signature.outputs.begin();
-    return found != signature.outputs.end();
+    auto isOne = [](const auto &dim) { return plan::asConstant(*dim) == 1; };
+    return found != signature.outputs.end() && (*found)->type->ranked &&
+           llvm::all_of((*found)->type->dims, isOne);
   };
   if (input("learning_rate", rateInput) && input("step", stepInput) && output("loss", lossOutput) &&
       output("grad_norm", normOutput))
@@ -55,16 +59,20 @@ std::vector<const plan::Input *> Trainer::inputs() const {
   return inputs;
 }
 
-Expected<TrainingStep> Trainer::step(llvm::ArrayRef<at::Tensor> batch) {
+Expected<StepResult> Trainer::step(llvm::ArrayRef<at::Tensor> batch) {
+  return catching([&] { return take(batch); });
+}
+
+Expected<StepResult> Trainer::take(llvm::ArrayRef<at::Tensor> batch) {
   const size_t expected = inputs().size();
   if (batch.size() != expected)
     return llvm::createStringError("found " + llvm::Twine(batch.size()) + " inputs, expected " +
                                    llvm::Twine(expected));
-  TrainingStep step{.number = taken + 1,
-                    .loss = 0,
-                    .gradientNorm = 0,
-                    .learningRate = options.rate.at(taken),
-                    .isSkipped = false};
+  StepResult step{.number = completed + 1,
+                  .loss = 0,
+                  .gradientNorm = 0,
+                  .learningRate = options.learningRate.at(completed),
+                  .isSkipped = false};
   std::vector<at::Tensor> leaves(batch.begin(), batch.end());
   const std::pair<size_t, double> numbers[] = {{rateInput, step.learningRate},
                                                {stepInput, double(step.number)}};
@@ -76,14 +84,12 @@ Expected<TrainingStep> Trainer::step(llvm::ArrayRef<at::Tensor> batch) {
   if (!results)
     return llvm::createStringError("step " + llvm::Twine(step.number) + ": " +
                                    llvm::toString(results.takeError()));
-  if ((*results)[lossOutput].numel() != 1 || (*results)[normOutput].numel() != 1)
-    return llvm::createStringError("the plan gives a loss of several numbers");
   step.loss = (*results)[lossOutput].item<double>();
   step.gradientNorm = (*results)[normOutput].item<double>();
   step.isSkipped = !std::isfinite(step.gradientNorm) || !std::isfinite(step.loss);
-  if (step.isSkipped && !options.skipsNonFinite)
+  if (step.isSkipped && !options.skipNonFinite)
     return describeNonFinite(leaves, step);
-  ++taken;
+  ++completed;
   return step;
 }
 
@@ -104,10 +110,14 @@ void Trainer::seedStep(uint64_t number) const {
   generator.set_current_seed(mixed);
 }
 
-/// The weights are as before the step, so that another run makes the same NaN.
-Error Trainer::describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const TrainingStep &step) {
+/// The weights are as before the step, so that another run, which changes nothing, makes the same NaN.
+Error Trainer::describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step) {
   std::string message = llvm::formatv("step {0}: the loss is {1}, the norm of its gradients {2}", step.number,
                                       step.loss, step.gradientNorm);
+  const auto &inputs = owned->plan().signatures.front()->inputs;
+  for (auto [leaf, input] : llvm::zip(leaves, inputs))
+    if (leaf.is_floating_point() && !leaf.isfinite().all().item<bool>())
+      return llvm::createStringError(message + "; input " + input->name + " has numbers that are not finite");
   seedStep(step.number);
   if (auto again = owned->run(leaves, {.refusesNan = true}); !again)
     message += "; " + llvm::toString(again.takeError());
@@ -138,7 +148,7 @@ Expected<std::vector<NamedTensor>> Trainer::checkpoint() {
   auto tensors = owned->trainedTensors();
   if (!tensors)
     return tensors.takeError();
-  std::vector<NamedTensor> all{{kSteps.str(), at::scalar_tensor(int64_t(taken), at::kLong)}};
+  std::vector<NamedTensor> all{{kSteps.str(), at::scalar_tensor(int64_t(completed), at::kLong)}};
   for (NamedTensor &weight : tensors->weights)
     all.push_back({(kWeightPrefix + weight.name).str(), std::move(weight.tensor)});
   for (NamedTensor &state : tensors->states)
@@ -168,7 +178,7 @@ Error Trainer::restore(llvm::ArrayRef<NamedTensor> checkpoint) {
                                    "' is missing, expected a checkpoint of this plan");
   if (Error error = owned->restore(tensors))
     return error;
-  taken = *steps;
+  completed = *steps;
   return Error::success();
 }
 

@@ -8,18 +8,18 @@
 namespace cleave::runtime {
 
 struct TrainerOptions {
-  LearningRate rate;
+  LearningRateSchedule learningRate;
   /// Go on after a step whose loss or gradients are not finite; such a step changes no weight. Otherwise it
   /// fails.
-  bool skipsNonFinite = false;
-  /// Each step begins libtorch's random numbers (dropout) anew, by this and the number of the step, so that a
-  /// training that is resumed draws what it would have drawn.
+  bool skipNonFinite = false;
+  /// Each step reseeds libtorch's default generators, which belong to the process, from this and its number,
+  /// so that a resumed run draws the same dropout masks.
   uint64_t seed = 0;
   SessionOptions session;
 };
 
-/// One step of a training.
-struct TrainingStep {
+/// The loss is that of the batch before the update, the norm that before clipping.
+struct StepResult {
   /// From 1 on.
   uint64_t number;
   double loss, gradientNorm, learningRate;
@@ -34,35 +34,43 @@ public:
   static llvm::Expected<std::unique_ptr<Trainer>> open(llvm::StringRef plan, TrainerOptions options);
 
   const Session &session() const { return *owned; }
-  /// The inputs of a step: those of the plan but the learning rate and the number of the step.
+  /// The inputs of a step: those of the plan but the learning rate and the number of the step. They live as
+  /// long as this object.
   std::vector<const plan::Input *> inputs() const;
   /// Number of steps that were taken, those before `restore` included.
-  uint64_t steps() const { return taken; }
+  uint64_t completedSteps() const { return completed; }
 
-  /// Takes a step on a batch, whose tensors are in the order of `inputs`. A step that fails before the update
-  /// changes no weight; after one that fails in it, the trainer takes no other. Where the loss is not finite,
-  /// the message names the first operator that made a NaN.
-  llvm::Expected<TrainingStep> step(llvm::ArrayRef<at::Tensor> batch);
+  /// Runs a training step on one tensor for each of `inputs`, of the dtype and sizes that the plan gives
+  /// them; from any device, and only read. Not thread-safe.
+  ///
+  /// A step with a loss or gradient that is not finite leaves weights and optimizer state unchanged, but may
+  /// have changed buffers (running statistics). With `skipNonFinite` it counts: step number and schedule go
+  /// on. Without, it fails, and the message names the first operator that made a NaN, if one did. After a
+  /// step that fails during the update, every later call fails.
+  llvm::Expected<StepResult> step(llvm::ArrayRef<at::Tensor> batch);
 
   /// The trained weights and the buffers that the model writes, by their names in the model; tied ones once.
   llvm::Expected<std::vector<NamedTensor>> weights();
-  /// What `restore` needs to go on with the same bits: weights, states, and the number of steps.
+  /// Copies in main memory of all that `restore` needs except options and data: `weight/NAME`, `state/NAME`
+  /// and `steps` (int64), the number of completed steps.
   llvm::Expected<std::vector<NamedTensor>> checkpoint();
-  /// Untrusted. Fails, and changes nothing, if it is not a checkpoint of this plan.
+  /// Untrusted; copied. Fails, and changes nothing, if it is not a checkpoint of this plan. Only one of no
+  /// steps may lack optimizer states.
   llvm::Error restore(llvm::ArrayRef<NamedTensor> checkpoint);
 
 private:
   Trainer(std::unique_ptr<Session> session, TrainerOptions options)
       : owned(std::move(session)), options(std::move(options)) {}
   llvm::Error findInputs();
+  llvm::Expected<StepResult> take(llvm::ArrayRef<at::Tensor> batch);
   void seedStep(uint64_t number) const;
-  llvm::Error describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const TrainingStep &step);
+  llvm::Error describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step);
 
   std::unique_ptr<Session> owned;
   const TrainerOptions options;
   /// Indices of the signature's inputs and outputs.
   size_t rateInput = 0, stepInput = 0, lossOutput = 0, normOutput = 0;
-  uint64_t taken = 0;
+  uint64_t completed = 0;
 };
 
 } // namespace cleave::runtime

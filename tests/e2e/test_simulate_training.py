@@ -204,7 +204,7 @@ def test_only_with_train(model):
 
 def test_plans_have_no_backward_passes(plan):
     why = refused(plan.parent, "simulate", plan.name, "--train", status=2)
-    assert "--train: model.plan is a plan, and plans of this version have no backward passes; give its model" in why
+    assert "--train: model.plan is a plan, and --train forecasts models; give its model" in why
 
 
 def test_more_pipelines_than_samples(model):

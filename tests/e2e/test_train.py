@@ -309,10 +309,52 @@ class Doubles(Classifier):
         return super().forward(x.double(), labels)
 
 
-@pytest.mark.parametrize("model", [
-    Rates,
-    OneLoss,
-    Doubles])
+class Counts(Classifier):
+    """Writes to buffers of names that a training step gives its own states."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("loss", torch.zeros(()))
+        self.grad = nn.Module()
+        self.grad.head = nn.Module()
+        self.grad.head.register_buffer("weight", torch.zeros(()))
+
+    def forward(self, x, labels):
+        found = super().forward(x, labels)
+        self.loss += found["loss"].detach()
+        self.grad.head.weight += 1
+        return found
+
+
+class Repeats(Classifier):
+    """Uses a weight ten times."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Linear(8, 600)
+        self.square = nn.Linear(600, 600, bias=False)
+        self.narrow = nn.Linear(600, 8)
+
+    def forward(self, x, labels):
+        x = self.wide(x)
+        for _ in range(10):
+            x = x + self.square(x).tanh() / 10
+        return super().forward(self.narrow(x), labels)
+
+
+class Narrow(Classifier):
+    """In bfloat16, with sums of gradients in float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 600), nn.GELU(), nn.Linear(600, 600), nn.GELU(), nn.Linear(600, 32))
+        self.bfloat16()
+
+    def forward(self, x, labels):
+        return super().forward(x.bfloat16(), labels)
+
+
+@pytest.mark.parametrize("model", [Rates, OneLoss, Doubles, Counts, Repeats])
 def test_other_models(model, tmp_path):
     module = made(model)
     inputs = rows(model, BATCH)
@@ -375,7 +417,7 @@ def test_resumed(model, optimizer, shape, tmp_path):
     options = ("--lr-schedule", shape, "--warmup", "12")
     numbers, weights = results(tmp_path, 20, *options, "--checkpoint", "at_once.safetensors")
     stopped = cleave("train", "model.plan", "--data", with_nan(tmp_path, 12), "--steps", 20, "--lr", "1e-2", *options,
-                     "--checkpoint", "half.safetensors", "--every", 10, cwd=tmp_path, status=1)
+                     "--checkpoint", "half.safetensors", "--checkpoint-every", 10, cwd=tmp_path, status=1)
     assert "step 13: the loss is nan" in stopped.err
     assert load_file(tmp_path / "half.safetensors")["steps"] == 10
     resumed, same_weights = results(tmp_path, 20, *options, "--checkpoint", "half.safetensors", "--resume")
@@ -457,7 +499,7 @@ def test_a_step_that_is_not_finite_ends_the_training(tmp_path):
     data["x"][2 * BATCH + 1, 3] = -1
     save_file(data, tmp_path / "data.safetensors")
     options = ("--data", "data.safetensors", "--steps", 5, "--lr", "1e-2", "--output", "weights.safetensors")
-    found = cleave("train", "model.plan", *options, "--checkpoint", "last.safetensors", "--every", 1, cwd=tmp_path,
+    found = cleave("train", "model.plan", *options, "--checkpoint", "last.safetensors", "--checkpoint-every", 1, cwd=tmp_path,
                    status=1)
     [line] = found.err.splitlines()
     assert line.startswith("error: step 3: the loss is nan, the norm of its gradients nan") and not found.out
@@ -490,9 +532,9 @@ def test_steps_that_are_not_finite_may_be_skipped(classifier):
     (("--train", "--optimizer", "adam(beta2=nan)"), 'option beta2: found "nan", expected a number from 0'),
     (("--train", "--optimizer", "adam(eps=-1)"), 'option eps: found "-1", expected a number that is not negative'),
     (("--train", "--optimizer", "sgd(momentum)"), 'option momentum: found ""'),
-    (("--train", "--optimizer", "sgd(momentum=0.9"), "expected options in brackets"),
+    (("--train", "--optimizer", "sgd(momentum=0.9"), "expected options in parentheses"),
     (("--train", "--optimizer", "sgd(momentum=0.9, momentum=0.8)"), "option momentum is given twice"),
-    (("--train", "--optimizer", "sgd(nesterov=true)"), "nesterov wants a momentum"),
+    (("--train", "--optimizer", "sgd(nesterov=true)"), "nesterov requires a momentum"),
     (("--train", "--optimizer", "sgd(momentum=0.9, nesterov=yes)"), 'option nesterov: found "yes"'),
     (("--train", "--optimizer", "a'} ,b{\nerror: c"), r"--optimizer a'} ,b{\x0aerror: c: expected sgd"),
     (("--train", "--clip-norm", "0"), "--clip-norm"),
@@ -530,7 +572,7 @@ def test_patterns_that_match_nothing(option, classifier):
 
 
 @pytest.mark.parametrize("options, error", [
-    (("--every", 2), "--every: found no --checkpoint"),
+    (("--checkpoint-every", 2), "--checkpoint-every: found no --checkpoint"),
     (("--resume",), "--resume: found no --checkpoint"),
     (("--warmup", 11), "--warmup 11: expected at most --steps 10"),
     (("--lr", "-1"), "--lr"),
@@ -655,6 +697,15 @@ def peaks(plan, folder):
     report = cleave("train", plan, "--data", "model.inputs.safetensors", "--steps", 3, "--lr", 1e-3, "--json",
                     "--output", "out.safetensors", cwd=folder).json()
     return predicted, report["devices"][0]["peak_bytes"], report["losses"], load_file(folder / "out.safetensors")
+
+
+@pytest.mark.parametrize("model", [Repeats, Narrow])
+def test_predicted_memory(model, tmp_path):
+    traced(model, tmp_path)
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--optimizer", "sgd", "-o", "model.plan",
+           cwd=tmp_path)
+    predicted, measured, *_ = peaks("model.plan", tmp_path)
+    assert abs(predicted - measured) <= 0.03 * measured
 
 
 def test_recomputation(trace_model):

@@ -101,7 +101,7 @@ static void addGradientOptions(CLI::App *command, GivenGradients &given) {
                                  "Parameters that are trained, with * and ? (all)"))
       ->type_name("PATTERN");
   repeatable(command->add_option("--recompute", given.options.recompute,
-                                 "Modules whose activations are computed again, h.*, or full: all in lists"))
+                                 "Modules whose activations are recomputed, with * and ?; full: each layer"))
       ->type_name("PATTERN");
   command
       ->add_option("--optimizer", given.update.optimizer,

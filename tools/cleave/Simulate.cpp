@@ -271,7 +271,7 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
 static Expected<CompileOptions> trainingOf(const SimulateOptions &options) {
   if (options.isPlan())
     return wrongUsage("--train: " + options.model +
-                      " is a plan, and plans of this version have no backward passes; give its model");
+                      " is a plan, and --train forecasts models; give its model");
   CompileOptions training = options;
   training.training = options.choice;
   return training;

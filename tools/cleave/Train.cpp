@@ -11,6 +11,7 @@
 #include "tools/cleave/text/Output.h"
 #include "tools/cleave/train/TrainingData.h"
 #include "tools/driver/base/UsageError.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cfloat>
@@ -21,8 +22,8 @@
 namespace cleave {
 
 using llvm::Error;
+using runtime::StepResult;
 using runtime::Trainer;
-using runtime::TrainingStep;
 
 namespace {
 struct TrainOptions {
@@ -32,9 +33,9 @@ struct TrainOptions {
   runtime::TrainerOptions trainer;
 };
 
-/// What came of a training.
+/// Measurements of a training run.
 struct TrainReport {
-  std::vector<TrainingStep> steps;
+  std::vector<StepResult> steps;
   /// Of each step.
   std::vector<double> stepSeconds;
   double seconds = 0;
@@ -53,7 +54,7 @@ static llvm::json::Value number(double value) {
 static llvm::json::Object toJson(const Trainer &trainer, const TrainingData &data,
                                  const TrainReport &report) {
   llvm::json::Array losses, norms, rates, skipped, devices;
-  for (const TrainingStep &step : report.steps) {
+  for (const StepResult &step : report.steps) {
     losses.push_back(number(step.loss));
     norms.push_back(number(step.gradientNorm));
     rates.push_back(number(step.learningRate));
@@ -68,13 +69,13 @@ static llvm::json::Object toJson(const Trainer &trainer, const TrainingData &dat
   const double steps = std::max<size_t>(report.steps.size(), 1);
   const double unitsPerSecond =
       report.steps.empty() ? 0 : data.unitsPerBatch() * steps / std::max(report.seconds, 1e-9);
-  return llvm::json::Object{{"steps", int64_t(trainer.steps())},
+  return llvm::json::Object{{"steps", int64_t(trainer.completedSteps())},
                             {"losses", std::move(losses)},
                             {"gradient_norms", std::move(norms)},
                             {"learning_rates", std::move(rates)},
                             {"skipped_steps", std::move(skipped)},
                             {"seconds", report.seconds / steps},
-      {"step_seconds", llvm::json::Array(report.stepSeconds)},
+                            {"step_seconds", llvm::json::Array(report.stepSeconds)},
                             {(data.unit() + "_per_second").str(), unitsPerSecond},
                             {"devices", std::move(devices)}};
 }
@@ -82,7 +83,7 @@ static llvm::json::Object toJson(const Trainer &trainer, const TrainingData &dat
 static void printText(llvm::raw_ostream &out, const Trainer &trainer, const TrainingData &data,
                       const TrainReport &report) {
   if (report.steps.empty()) {
-    out << "no steps are left: " << trainer.steps() << " were taken before\n";
+    out << "nothing to do: the checkpoint is at step " << trainer.completedSteps() << "\n";
     return;
   }
   const double steps = report.steps.size();
@@ -90,6 +91,9 @@ static void printText(llvm::raw_ostream &out, const Trainer &trainer, const Trai
                        report.steps.size(), report.steps.front().loss, report.steps.back().loss,
                        report.seconds / steps * 1e3,
                        data.unitsPerBatch() * steps / std::max(report.seconds, 1e-9), data.unit());
+  if (const size_t skipped =
+          llvm::count_if(report.steps, [](const StepResult &step) { return step.isSkipped; }))
+    out << skipped << " steps were skipped, as their loss or gradients were not finite\n";
   for (const runtime::DeviceStatistics &device : trainer.session().statistics())
     out << llvm::formatv("{0}: weights {1:f2} MB, peak {2:f2} MB\n", device.name, device.weightBytes / 1e6,
                          device.peakBytes / 1e6);
@@ -102,7 +106,7 @@ static Error writeCheckpoint(Trainer &trainer, const std::string &file) {
   return runtime::writeTensors(file, *tensors);
 }
 
-static void log(const TrainingStep &step, uint64_t all, double unitsPerSecond, llvm::StringRef unit) {
+static void log(const StepResult &step, uint64_t all, double unitsPerSecond, llvm::StringRef unit) {
   llvm::errs() << llvm::formatv("step {0}/{1}: loss {2:f4}, gradient norm {3:f4}, learning rate {4:E2}, "
                                 "{5:f0} {6}/s{7}\n",
                                 step.number, all, step.loss, step.gradientNorm, step.learningRate,
@@ -114,9 +118,9 @@ static Error trainSteps(Trainer &trainer, const TrainingData &data, const TrainO
   const auto start = std::chrono::steady_clock::now();
   auto logged = start;
   uint64_t sinceLog = 0;
-  while (trainer.steps() < options.steps) {
+  while (trainer.completedSteps() < options.steps) {
     const auto begin = std::chrono::steady_clock::now();
-    auto step = trainer.step(data.batch(trainer.steps()));
+    auto step = trainer.step(data.batch(trainer.completedSteps()));
     if (!step)
       return step.takeError();
     report.steps.push_back(*step);
@@ -129,7 +133,7 @@ static Error trainSteps(Trainer &trainer, const TrainingData &data, const TrainO
       sinceLog = 0;
     }
     const bool isDue = options.every > 0 && step->number % options.every == 0;
-    if (!options.checkpoint.empty() && (isDue || step->number == options.steps))
+    if (isDue && step->number < options.steps)
       if (Error error = writeCheckpoint(trainer, options.checkpoint))
         return error;
   }
@@ -145,40 +149,52 @@ static Error resume(Trainer &trainer, const TrainOptions &options) {
     return tensors.takeError();
   if (Error error = trainer.restore(*tensors))
     return llvm::createStringError(options.checkpoint + ": " + llvm::toString(std::move(error)));
+  if (trainer.completedSteps() > options.steps)
+    return llvm::createStringError(options.checkpoint + ": found a checkpoint of step " +
+                                   llvm::Twine(trainer.completedSteps()) + ", expected at most --steps " +
+                                   llvm::Twine(options.steps));
   return Error::success();
 }
 
+/// Writes the trained weights and the last checkpoint: each although the other fails.
+static Error writeResults(Trainer &trainer, const TrainOptions &options) {
+  Error error = Error::success();
+  if (!options.output.empty()) {
+    auto weights = trainer.weights();
+    error = weights ? runtime::writeTensors(options.output, *weights) : weights.takeError();
+  }
+  if (!options.checkpoint.empty())
+    error = llvm::joinErrors(std::move(error), writeCheckpoint(trainer, options.checkpoint));
+  return error;
+}
+
 /// Trains, and writes what was asked for.
-static Error work(Trainer &trainer, const TrainOptions &options) {
+static Error trainAndWrite(Trainer &trainer, const TrainOptions &options) {
   auto data = TrainingData::read(trainer, options.data);
   if (!data)
     return data.takeError();
   if (Error error = resume(trainer, options))
     return error;
+  if (options.output.empty() && options.checkpoint.empty())
+    llvm::errs() << "note: neither --output nor --checkpoint is given, so that the weights are not kept\n";
   TrainReport report;
   if (Error error = trainSteps(trainer, *data, options, report))
     return error;
-  if (!options.output.empty()) {
-    auto weights = trainer.weights();
-    if (!weights)
-      return weights.takeError();
-    if (Error error = runtime::writeTensors(options.output, *weights))
-      return error;
-  }
+  Error written = writeResults(trainer, options);
   if (options.json)
     llvm::outs() << plan::jsonText(toJson(trainer, *data, report), /*indent=*/2) << "\n";
   else
     printText(llvm::outs(), trainer, *data, report);
-  return finishOutput();
+  return llvm::joinErrors(std::move(written), finishOutput());
 }
 
 static Error checkOptions(const TrainOptions &options) {
   if (options.checkpoint.empty() && (options.every > 0 || options.resumes))
-    return wrongUsage(llvm::Twine(options.resumes ? "--resume" : "--every") +
+    return wrongUsage(llvm::Twine(options.resumes ? "--resume" : "--checkpoint-every") +
                       ": found no --checkpoint, expected its file");
-  if (options.trainer.rate.warmup > options.steps)
-    return wrongUsage("--warmup " + llvm::Twine(options.trainer.rate.warmup) + ": expected at most --steps " +
-                      llvm::Twine(options.steps));
+  if (options.trainer.learningRate.warmupSteps > options.steps)
+    return wrongUsage("--warmup " + llvm::Twine(options.trainer.learningRate.warmupSteps) +
+                      ": expected at most --steps " + llvm::Twine(options.steps));
   const RunFiles files{
       .plan = options.plan, .inputs = options.data, .outputs = "", .trace = "", .inputsOption = "--data"};
   for (auto [option, file] :
@@ -191,11 +207,11 @@ static Error checkOptions(const TrainOptions &options) {
 }
 
 static Error train(TrainOptions options) {
-  using Shape = runtime::LearningRate::Shape;
-  options.trainer.rate.steps = options.steps;
-  options.trainer.rate.shape = options.shape == "linear"   ? Shape::Linear
-                               : options.shape == "cosine" ? Shape::Cosine
-                                                           : Shape::Constant;
+  using Kind = runtime::LearningRateSchedule::Kind;
+  options.trainer.learningRate.totalSteps = options.steps;
+  options.trainer.learningRate.kind = options.shape == "linear"   ? Kind::Linear
+                                      : options.shape == "cosine" ? Kind::Cosine
+                                                                  : Kind::Constant;
   options.trainer.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   options.trainer.session.onTimeout = endWithError;
   SandboxFiles files{options.plan, {options.data}, {options.output, options.checkpoint}};
@@ -212,7 +228,7 @@ static Error train(TrainOptions options) {
   auto trainer = Trainer::open(options.plan, options.trainer);
   if (!trainer)
     return trainer.takeError();
-  return work(**trainer, options);
+  return trainAndWrite(**trainer, options);
 }
 
 static void addTrainingOptions(CLI::App *command, TrainOptions &options) {
@@ -226,7 +242,7 @@ static void addTrainingOptions(CLI::App *command, TrainOptions &options) {
       ->required()
       ->transform(wholeNumber(1, 1000000000))
       ->type_name("N");
-  command->add_option("--lr", options.trainer.rate.peak, "The learning rate")
+  command->add_option("--lr", options.trainer.learningRate.peak, "Peak learning rate")
       ->required()
       ->check(CLI::Validator(
           [](const std::string &text) {
@@ -242,15 +258,17 @@ static void addTrainingOptions(CLI::App *command, TrainOptions &options) {
       ->check(CLI::IsMember({"constant", "linear", "cosine"}).description(""))
       ->capture_default_str()
       ->type_name("NAME");
-  command->add_option("--warmup", options.trainer.rate.warmup, "Steps in which the rate rises from 0 (0)")
+  command
+      ->add_option("--warmup", options.trainer.learningRate.warmupSteps,
+                   "Warm-up steps: the rate rises from 0 (0)")
       ->transform(wholeNumber(0, 1000000000))
       ->type_name("N");
-  command->add_option("--seed", options.trainer.seed, "Of random numbers, as dropout draws them")
+  command->add_option("--seed", options.trainer.seed, "Random seed (dropout)")
       ->transform(wholeNumber(0, INT64_MAX))
       ->capture_default_str()
       ->type_name("N");
-  command->add_flag("--skip-nonfinite", options.trainer.skipsNonFinite,
-                    "Go on after steps whose gradients are not finite, which change no weight");
+  command->add_flag("--skip-nonfinite", options.trainer.skipNonFinite,
+                    "Go on after steps whose loss or gradients are not finite, which change no weight");
 }
 
 static void addFileOptions(CLI::App *command, TrainOptions &options) {
@@ -260,10 +278,11 @@ static void addFileOptions(CLI::App *command, TrainOptions &options) {
       ->check(notEmpty("a file"))
       ->type_name("FILE");
   command
-      ->add_option("--checkpoint", options.checkpoint, "Where to write all that --resume needs, at the end")
+      ->add_option("--checkpoint", options.checkpoint,
+                   "Where to write weights, optimizer state and step count, at the end")
       ->check(notEmpty("a file"))
       ->type_name("FILE");
-  command->add_option("--every", options.every, "Write the checkpoint every N steps, too")
+  command->add_option("--checkpoint-every", options.every, "Write it every N steps, too")
       ->transform(wholeNumber(1, 1000000000))
       ->type_name("N");
   command->add_flag("--resume", options.resumes, "Go on from the checkpoint");

@@ -10,8 +10,8 @@
 // NAME: optimizer lion: expected sgd, adam or adamw, as in sgd(momentum=0.9)
 // OPTION: optimizer adam(momentum=0.9): found the option "momentum", which adam does not have
 // RANGE: option beta1: found "1", expected a number from 0 to below 1
-// NESTEROV: nesterov wants a momentum
-// BRACKET: expected options in brackets
+// NESTEROV: nesterov requires a momentum
+// BRACKET: expected options in parentheses
 // TWICE: option momentum is given twice
 // DECAY: no-decay: found "v.*", which matches none, expected a name as w, with * and ?
 

@@ -335,22 +335,22 @@ std::unique_ptr<Plan> makeTrainingPlan() {
 
 std::unique_ptr<Plan> makeOptimizerPlan() {
   auto plan = makeTrainingPlan();
-  auto step = std::make_unique<OptimizerStep>();
-  step->optimizer = Optimizer::AdamW;
-  step->beta1 = 0.9;
-  step->beta2 = 0.999;
-  step->epsilon = 1e-8;
+  auto config = std::make_unique<OptimizerConfig>();
+  config->optimizer = Optimizer::AdamW;
+  config->beta1 = 0.9;
+  config->beta2 = 0.999;
+  config->epsilon = 1e-8;
   for (const char *name : {"exp_avg", "exp_avg_sq"}) {
     auto state = std::make_unique<State>();
     state->name = name;
     state->type = std::make_unique<TensorType>(*plan->states[0]->type);
-    step->states.push_back(plan->states.size());
+    config->states.push_back(plan->states.size());
     plan->states.push_back(std::move(state));
   }
   Instruction &update = *plan->programs.back()->blocks[0]->instructions[1];
   update.kind = InstructionKind::WeightUpdate;
   update.operands.assign(5, 1);
-  update.step = std::move(step);
+  update.optimizer = std::move(config);
   return plan;
 }
 

@@ -108,19 +108,21 @@ static const Mutation kTraining[] = {
     MUTATION("WriteOfFixed", "writes weight 'layer0.weight', which is not trainable", train(plan);
              plan.weights[0]->trainable = false),
     MUTATION("UpdateOfNoOptimizer", "is a step of an unknown optimizer", takeStep(plan);
-             instruction(update(plan), 0, 1).step = nullptr),
+             instruction(update(plan), 0, 1).optimizer = nullptr),
     MUTATION("UpdateUnknown", "is a step of an unknown optimizer", takeStep(plan);
-             instruction(update(plan), 0, 1).step->optimizer = static_cast<Optimizer>(9)),
+             instruction(update(plan), 0, 1).optimizer->optimizer = static_cast<Optimizer>(9)),
     MUTATION("UpdateOperands", "writes a weight that the program does not have", takeStep(plan);
              instruction(update(plan), 0, 1).operands.pop_back()),
     MUTATION("UpdateBeforeUpdate", "writes a weight, expected in an update alone", takeStep(plan);
              instruction(weightPass(plan), 0, 0).kind = InstructionKind::WeightUpdate),
+    MUTATION("UpdateByAWeight", "takes a gradient that is no sum over the step", takeStep(plan);
+             instruction(update(plan), 0, 1).operands[0] = 0),
     MUTATION("UpdateStates", "with 1 states, expected 2", takeStep(plan);
-             instruction(update(plan), 0, 1).step->states.pop_back()),
+             instruction(update(plan), 0, 1).optimizer->states.pop_back()),
     MUTATION("UpdateStateRange", "keeps what is no state of the session", takeStep(plan);
-             instruction(update(plan), 0, 1).step->states[0] = 9),
+             instruction(update(plan), 0, 1).optimizer->states[0] = 9),
     MUTATION("UpdateOfASum", "keeps what is no state of the session", takeStep(plan);
-             instruction(update(plan), 0, 1).step->states[0] = 0),
+             instruction(update(plan), 0, 1).optimizer->states[0] = 0),
     MUTATION("UpdateStateType", "keeps state 'exp_avg', which is not of the type of its weight",
              takeStep(plan);
              plan.states[1]->type->dims.pop_back()),

@@ -43,8 +43,8 @@ struct GradientOptions {
   std::string loss;
   /// Globs of names of parameters that are trained; empty: all.
   std::vector<std::string> trainable;
-  /// Globs of paths of modules whose activations the backward pass computes again; `full`: each item of a list
-  /// of modules. Empty: none.
+  /// Globs of paths of modules whose activations the backward pass computes again; `full`: each item of a
+  /// list of modules. Empty: none.
   std::vector<std::string> recompute;
   std::optional<UpdateOptions> update;
 };
@@ -108,7 +108,7 @@ struct CompileOptions {
   std::vector<std::string> libraries;
   /// For one device, whole batches, and without `verify` and `dtype`.
   std::optional<GradientOptions> gradients = std::nullopt;
-  /// compile does not take this, since plans of this version have no backward passes; forecastTraining does.
+  /// Of forecastTraining alone.
   std::optional<TrainingChoice> training;
   /// Reports progress; may be empty.
   Progress progress;

@@ -12,6 +12,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Path.h"
@@ -59,12 +60,19 @@ std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
   return std::min<uint64_t>(all, INT64_MAX);
 }
 
+/// With all digits of a double.
+static std::string exactly(double number) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.17g", number);
+  return text;
+}
+
 static std::string updatePass(const UpdateOptions &options) {
   std::string text = "add-optimizer{optimizer='" + options.optimizer + "'";
   if (!options.noDecay.empty())
     text += " no-decay=" + llvm::join(options.noDecay, ",");
   if (options.clipNorm)
-    text += llvm::formatv(" clip-norm={0:E}", *options.clipNorm);
+    text += " clip-norm=" + exactly(*options.clipNorm);
   return text + "}";
 }
 

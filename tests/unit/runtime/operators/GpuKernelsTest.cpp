@@ -71,15 +71,15 @@ void checkAttention(const AttentionCase &given, c10::Device device) {
       gradient, query, key, value, output, sums, 0, given.isCausal, mask, given.scale);
   auto there = [&](const Tensor &tensor) { return tensor.to(device); };
   const std::optional<Tensor> maskThere = mask ? std::optional(there(*mask)) : std::nullopt;
-  auto [found, foundSums] =
-      attention(there(query), there(key), there(value), 0, given.isCausal, maskThere, given.scale);
+  auto [found, foundSums] = scaledDotProductAttention(there(query), there(key), there(value), 0,
+                                                      given.isCausal, maskThere, given.scale);
   checkLike(found, output, "output");
   EXPECT_EQ(found.strides(), output.strides());
   if (!given.hidesRow)
     checkLike(foundSums, sums, "sums");
   auto [foundQuery, foundKey, foundValue] =
-      attentionBackward(there(gradient), there(query), there(key), there(value), found, foundSums, 0,
-                        given.isCausal, maskThere, given.scale);
+      scaledDotProductAttentionBackward(there(gradient), there(query), there(key), there(value), found,
+                                        foundSums, 0, given.isCausal, maskThere, given.scale);
   checkLike(foundQuery, byQuery, "gradient of the query");
   checkLike(foundKey, byKey, "gradient of the key");
   checkLike(foundValue, byValue, "gradient of the value");
