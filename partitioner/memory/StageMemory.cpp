@@ -86,8 +86,14 @@ void MemoryWalk::visit(Operation *op) {
     live += bytesOfSum(sum);
     ignore(sum);
   }
-  if (auto accumulate = dyn_cast<AccumulateOp>(op); accumulate && sums.insert(accumulate.getName()).second)
-    addSum(accumulate.getValue());
+  if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+    if (sums.insert(accumulate.getName()).second)
+      addSum(accumulate.getValue());
+    // libtorch makes a wide copy of a narrow value before it adds it.
+    const int64_t wide = bytesOfSum(accumulate.getValue());
+    if (wide != shapes.bytesOf(accumulate.getValue()))
+      memory.activationBytes = std::max(memory.activationBytes, live + wide);
+  }
   // A prepacked weight is made when the plan is loaded; the original weight is not kept.
   bool isPrepared = prepacksWeights(op);
   for (Value result : op->getResults())

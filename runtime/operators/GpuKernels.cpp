@@ -59,8 +59,8 @@ static Tensor scoresOf(const AttentionInputs &heads) {
 
 /// Rows whose keys are all masked get probabilities 0.
 static Tensor probabilitiesOf(const AttentionInputs &heads, const Tensor &logSumExp) {
-  const Tensor logSumExp = logSumExp.unsqueeze(-1);
-  return (scoresOf(heads) - logSumExp).exp().masked_fill(logSumExp.isinf(), 0);
+  const Tensor ofRows = logSumExp.unsqueeze(-1);
+  return (scoresOf(heads) - ofRows).exp().masked_fill(ofRows.isinf(), 0);
 }
 
 /// libtorch's kernel for GPUs reads rows of 16 bytes.
@@ -124,11 +124,11 @@ scaledDotProductAttentionBackward(const Tensor &gradient, const Tensor &query, c
   if (canUseEfficientAttention(heads)) {
     // The kernel reads rows up to a multiple of 32.
     const int64_t padding = (32 - heads.rows() % 32) % 32;
-    const Tensor logSumExp =
+    const Tensor padded =
         at::constant_pad_nd(logSumExp, {0, padding}, std::numeric_limits<double>::infinity()).contiguous();
     const Tensor none = at::empty({}, at::TensorOptions(at::kLong).device(query.device()));
     auto [gradQuery, gradKey, gradValue, gradBias] = at::_scaled_dot_product_efficient_attention_backward(
-        gradient, query, heads.key, heads.value, biasOf(heads).value_or(Tensor()), output, logSumExp, none,
+        gradient, query, heads.key, heads.value, biasOf(heads).value_or(Tensor()), output, padded, none,
         none,
         /*dropout_p=*/0, std::array<bool, 4>{true, true, true, false}, isCausal, heads.scale);
     return {inRowLayout(gradQuery, dtype), inRowLayout(heads.summed(gradKey), dtype),

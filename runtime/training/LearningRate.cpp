@@ -1,5 +1,5 @@
-//===- LearningRateSchedule.cpp ---------------------------------------------------===//
-#include "runtime/training/LearningRateSchedule.h"
+//===- LearningRate.cpp ---------------------------------------------------===//
+#include "runtime/training/LearningRate.h"
 #include <algorithm>
 #include <cmath>
 #include <numbers>

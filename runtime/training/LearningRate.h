@@ -1,4 +1,4 @@
-//===- LearningRateSchedule.h - The learning rate of each step ----------*- C++ -*-===//
+//===- LearningRate.h - The learning rate of each step ----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_TRAINING_LEARNINGRATE_H
 #define CLEAVE_RUNTIME_TRAINING_LEARNINGRATE_H
 
