@@ -37,7 +37,7 @@ StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, cons
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads, int64_t microbatches);
 
-/// Bytes that the optimizer keeps from step to step of the weights that the stage updates.
+/// Bytes of the optimizer state of the weights that the stage updates.
 int64_t optimizerBytes(StageOp update, const ExampleShapes &shapes);
 
 /// Bytes of workspace that the operation allocates while it runs, besides its results.

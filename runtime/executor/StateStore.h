@@ -55,7 +55,7 @@ public:
   void forget(uint64_t sequence);
   /// Drops all values.
   void reset();
-  /// The values of the scope Session on the rank at `position`, by state.
+  /// By index in Plan.states: the values of states of the scope Session, on the rank at `position`.
   std::map<uint32_t, c10::IValue> ofSession(uint32_t position) const;
 
   void recordWrite(uint32_t position, uint32_t state, int64_t bytes, bool isCopied);

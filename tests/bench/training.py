@@ -23,6 +23,10 @@ class TrainedModel(Model):
     def options(self):
         return [*super().options(), "--train"]
 
+    def tiny(self):
+        small = super().tiny()
+        return dataclasses.replace(small, config=",".join(filter(None, (small.config, NO_DROPOUT[self.name]))))
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingPlan(Plan):
