@@ -5,6 +5,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/LimitRange.h"
+#include "partitioner/sharding/LossSplit.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "llvm/ADT/MapVector.h"
@@ -149,6 +150,18 @@ static void noteBatch(func::FuncOp function, std::vector<plan::Note> &notes) {
         makeNote("batch", "", "", "the batch is not split: " + schedule.getBatchObstacle().str()));
 }
 
+/// Terms of the loss that micro-batches do not add up to those of the batch.
+static void noteLoss(func::FuncOp function, std::vector<plan::Note> &notes) {
+  auto terms = function->getAttrOfType<ArrayAttr>(kInexactLossAttr);
+  if (!terms)
+    return;
+  for (StringRef term : terms.getAsValueRange<StringAttr>())
+    notes.push_back(makeNote("loss", "", "",
+                             llvm::formatv("{0}: terms of the loss that depend on it are means over the "
+                                           "micro-batches, which differ from those of the whole batch",
+                                           term)));
+}
+
 static std::string placeOf(Operation *op) {
   StringRef path = modulePath(op);
   return path.empty() ? "the model itself" : path.str();
@@ -187,6 +200,17 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                       "batch that it uses is not split: in {1}{2}",
                       name, placeOf(use.first),
                       use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
+  llvm::MapVector<StringAttr, std::pair<VjpOp, unsigned>> rerun;
+  function->walk([&](VjpOp op) { ++rerun.insert({op.getReasonAttr(), {op, 0}}).first->second.second; });
+  for (auto &[reason, use] : rerun)
+    notes.push_back(makeNote(
+        "autograd", modulePath(use.first), "cleave.vjp",
+        llvm::formatv(
+            "gradients in {0}{1} come from PyTorch's autograd, which runs operations a second time and "
+            "whose memory is not predicted ({2})",
+            placeOf(use.first),
+            use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str(),
+            reason ? reason.getValue() : "as the model asks")));
   llvm::MapVector<StringRef, OperatorOp> random;
   forEachCall(function, [&](OperatorOp call) {
     if (isRandom(call))
@@ -301,6 +325,7 @@ std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inf
   noteCut(function, notes);
   noteBalance(function, notes);
   noteBatch(function, notes);
+  noteLoss(function, notes);
   noteKinds(function, inferred, notes);
   noteStates(function, notes);
   noteReplicated(function, notes);

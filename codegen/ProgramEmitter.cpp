@@ -136,7 +136,7 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
   }
   if (auto call = dyn_cast<OperatorOp>(op))
     return emitCall(call, block);
-  if (isa<IfOp, LoopOp>(op))
+  if (isa<IfOp, LoopOp, VjpOp>(op))
     return emitNested(op, block, index);
   auto instruction = instructionFor(op);
   if (!setKind(*instruction, op) && !setTrainingKind(*instruction, op))
@@ -280,7 +280,9 @@ LogicalResult ProgramEmitter::emitCall(OperatorOp op, plan::Block &block) {
 
 LogicalResult ProgramEmitter::emitNested(Operation *op, plan::Block &block, uint32_t index) {
   auto instruction = instructionFor(op);
-  instruction->kind = isa<IfOp>(op) ? InstructionKind::If : InstructionKind::Loop;
+  instruction->kind = isa<IfOp>(op)    ? InstructionKind::If
+                      : isa<VjpOp>(op) ? InstructionKind::Vjp
+                                       : InstructionKind::Loop;
   for (Region &region : op->getRegions()) {
     uint32_t nested = program->blocks.size();
     instruction->blocks.push_back(nested);

@@ -389,6 +389,18 @@ LogicalResult LoopOp::verify() {
   return verifyYields(*this, getBody(), getNumResults() + 1, "body");
 }
 
+LogicalResult VjpOp::verify() {
+  if (getBody().getNumArguments() != getInputs().size())
+    return emitOpError("found ") << getBody().getNumArguments() << " block arguments for "
+                                 << getInputs().size() << " inputs";
+  const size_t least = getGradients().size(), most = least + getInputs().size();
+  if (least == 0 || getNumResults() < least || getNumResults() > most)
+    return emitOpError("found ") << least << " gradients and " << getNumResults()
+                                 << " results, expected a gradient or more, and a result for each and for "
+                                    "some of the inputs";
+  return verifyYields(*this, getBody(), least, "body");
+}
+
 LogicalResult StageOp::verify() {
   if (getBody().getArgumentTypes() != getInputs().getTypes())
     return emitOpError("found block arguments ")

@@ -252,6 +252,33 @@ def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
   let hasVerifier = 1;
 }
 
+def VjpOp : CleaveOp<"vjp", [AttrSizedOperandSegments, RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "runs operations under PyTorch's autograd: a vector-Jacobian product";
+  let description = [{
+    The region takes the operands, and yields one value for each of `gradients`, which are the gradients of these values. Results
+    are the gradients of the first operands, then the yielded values:
+    ```mlir
+    %dx, %y = cleave.vjp(%dy) at (%x, %lengths) : (tensor<4x8xf32>) at (tensor<4x8xf32>, tensor<4xi64>)
+        -> (tensor<4x8xf32>, !cleave.tensor) {
+    ^bb0(%a: tensor<4x8xf32>, %b: tensor<4xi64>):
+      …
+      cleave.yield %y : !cleave.tensor
+    }
+    ```
+    For operations whose backward pass is not known as IR, because it depends on data. A gradient of a value that is no tensor, or
+    does not depend on the operands, is ignored; a gradient of an operand that no value depends on is zero. Of values from
+    outside, the region uses constants and sizes alone.
+  }];
+  // `reason`: why there is no backward pass as IR.
+  let arguments = (ins Variadic<AnyType>:$gradients, Variadic<AnyType>:$inputs, OptionalAttr<StrAttr>:$reason);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `(` $gradients `)` `at` `(` $inputs `)` attr-dict `:` `(` type($gradients) `)` `at` `(` type($inputs) `)` `->` `(` type($results) `)` $body
+  }];
+  let hasVerifier = 1;
+}
+
 def StageOp : CleaveOp<"stage", [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects]> {
   let summary = "a pipeline stage in one phase: the operations that its pipeline rank runs as one program";
   let description = [{

@@ -3,6 +3,7 @@
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/ValidateParts.h"
+#include "llvm/Support/SaveAndRestore.h"
 #include <set>
 
 namespace cleave::plan {
@@ -44,6 +45,7 @@ private:
   Error checkWeightUpdate(const Instruction &instruction);
   Error checkNested(const Instruction &instruction, uint32_t block, int depth);
   Error checkNestedCounts(const Instruction &instruction);
+  Error checkVjpCounts(const Instruction &instruction);
 
   Error write(uint32_t slot, uint32_t block, SlotState state);
   Error read(uint32_t slot, const char *what);
@@ -68,6 +70,8 @@ private:
   const Instruction *current = nullptr;
   uint32_t currentBlock = 0;
   size_t currentIndex = 0;
+  /// True within the block of a Vjp, at any depth.
+  bool isInVjp = false;
 };
 } // namespace
 
@@ -260,6 +264,9 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   using Kind = InstructionKind;
   size_t operands = instruction.operands.size(), results = instruction.results.size();
   auto needs = [&](bool condition, const char *what) { return condition ? Error::success() : refuse(what); };
+  const bool usesState = instruction.kind >= Kind::StateRead && instruction.kind <= Kind::WeightUpdate;
+  if (isInVjp && usesState)
+    return refuse("uses a state or changes a weight in the block of a vjp");
   switch (instruction.kind) {
   case Kind::Call:
     if (instruction.op >= plan.operators.size())
@@ -285,6 +292,8 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   case Kind::Loop:
     return needs(operands >= 2 && results == operands - 2 && instruction.blocks.size() == 1,
                  "a loop has trip count, condition, a result for each carried value, and one block");
+  case Kind::Vjp:
+    return needs(instruction.blocks.size() == 1, "a vjp has one block");
   case Kind::StateRead:
   case Kind::StateWrite:
   case Kind::StateAccumulate:
@@ -377,8 +386,22 @@ Error ProgramCheck::checkWeightUpdate(const Instruction &instruction) {
   return Error::success();
 }
 
+/// A gradient for each result of the block, its parameters; gradients of some of these, its results.
+Error ProgramCheck::checkVjpCounts(const Instruction &instruction) {
+  const Block &block = *program.blocks[instruction.blocks[0]];
+  const size_t values = block.results.size(), params = block.params.size();
+  if (values == 0 || instruction.operands.size() != values + params || instruction.results.size() < values ||
+      instruction.results.size() > values + params)
+    return refuse("takes " + Twine(instruction.operands.size()) + " values and gives " +
+                  Twine(instruction.results.size()) + ", and its block takes " + Twine(params) +
+                  " and gives " + Twine(values) + ", which does not fit");
+  return Error::success();
+}
+
 /// The parameters and results of a nested block must fit the instruction that runs it.
 Error ProgramCheck::checkNestedCounts(const Instruction &instruction) {
+  if (instruction.kind == InstructionKind::Vjp)
+    return checkVjpCounts(instruction);
   bool isLoop = instruction.kind == InstructionKind::Loop;
   size_t carried = instruction.results.size();
   for (uint32_t index : instruction.blocks) {
@@ -393,9 +416,10 @@ Error ProgramCheck::checkNestedCounts(const Instruction &instruction) {
 }
 
 Error ProgramCheck::checkNested(const Instruction &instruction, uint32_t block, int depth) {
-  bool runsBlocks = instruction.kind == InstructionKind::If || instruction.kind == InstructionKind::Loop;
+  const bool runsBlocks = llvm::is_contained(
+      {InstructionKind::If, InstructionKind::Loop, InstructionKind::Vjp}, instruction.kind);
   if (!runsBlocks)
-    return instruction.blocks.empty() ? Error::success() : refuse("has blocks, but is no if or loop");
+    return instruction.blocks.empty() ? Error::success() : refuse("has blocks, but is no if, loop or vjp");
   for (uint32_t index : instruction.blocks) {
     // Since indices increase, blocks cannot form a cycle.
     if (index <= block || index >= program.blocks.size() || isBlockUsed[index])
@@ -407,6 +431,7 @@ Error ProgramCheck::checkNested(const Instruction &instruction, uint32_t block, 
     return error;
   const Instruction *outer = current;
   size_t outerIndex = currentIndex;
+  llvm::SaveAndRestore inVjp(isInVjp, isInVjp || instruction.kind == InstructionKind::Vjp);
   for (uint32_t index : instruction.blocks) {
     if (Error error = checkBlock(index, depth + 1))
       return error;

@@ -372,6 +372,12 @@ static bool describe(const c10::IValue &value, llvm::raw_ostream &out) {
   return true;
 }
 
+// libtorch: "derivative for aten::x is not implemented", "the derivative for 'x' is not implemented".
+bool isMissingDerivative(StringRef reason) {
+  return reason.contains("has no derivative") ||
+         (reason.contains("derivative for") && reason.contains("not implemented"));
+}
+
 llvm::Expected<const BackwardRule &> BackwardRules::find(OperatorOp op, ArrayRef<Value> gradients,
                                                          const std::vector<bool> &needsInputGrad) {
   std::string text;

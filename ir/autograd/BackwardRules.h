@@ -71,6 +71,9 @@ struct BackwardRule {
   std::vector<RuleTensor> gradInputs;
 };
 
+/// True for what BackwardRules::find says of an operator that PyTorch has no derivative of.
+bool isMissingDerivative(llvm::StringRef reason);
+
 /// Makes rules of recordings; a rule holds for all sizes of the dynamic dimensions. Equal calls, as those of
 /// equal layers, are recorded once.
 class BackwardRules {

@@ -86,6 +86,10 @@ Value CallBuilder::asTensor(Value number, at::ScalarType dtype) {
   return call("aten.scalar_tensor", {number, code, none, none, none});
 }
 
+Value CallBuilder::one(at::ScalarType dtype) {
+  return asTensor(constant(b.getF64Type(), b.getF64FloatAttr(1)), dtype);
+}
+
 Value CallBuilder::zerosOfChannels(Value tensor) {
   Value dim = constant(b.getI64Type(), b.getI64IntegerAttr(1)),
         none = constant(b.getNoneType(), b.getUnitAttr());

@@ -25,6 +25,8 @@ public:
   /// The elements of a tuple, or of a list of tensors.
   mlir::ValueRange unpack(mlir::Value aggregate, unsigned length);
   mlir::Value sum(mlir::Value left, mlir::Value right);
+  /// A 0-d tensor that holds 1.
+  mlir::Value one(at::ScalarType dtype);
   mlir::Value list(mlir::Type element, mlir::ValueRange items);
 
   /// Builds calls [first, last) of the rule. `valueOf` gives operands, results and gradients of the
@@ -33,12 +35,14 @@ public:
              llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
              std::vector<llvm::SmallVector<mlir::Value>> &made);
 
-private:
+  /// Runs an operation at all samples.
   template <typename Op> Op run(Op op) {
     for (MetaInterpreter &each : samples.runs)
       each.run(op);
     return op;
   }
+
+private:
   using ValueOf = llvm::function_ref<mlir::Value(RuleTensor)>;
   mlir::Value number(const RuleOperand &operand, ValueOf valueOf);
   mlir::Value size(const RuleSize &size, ValueOf valueOf);

@@ -11,7 +11,8 @@ namespace cleave {
 
 void removeGradientStops(func::FuncOp function) {
   function.walk([](OperatorOp op) {
-    if (!semanticsOf(op.getName()).stopsGradients)
+    // Autograd needs them.
+    if (!semanticsOf(op.getName()).stopsGradients || op->getParentOfType<VjpOp>())
       return;
     op->getResult(0).replaceAllUsesWith(op->getOperand(0));
     op->erase();

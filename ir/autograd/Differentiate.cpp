@@ -3,11 +3,14 @@
 #include "ir/Signature.h"
 #include "ir/autograd/CallBuilder.h"
 #include "ir/autograd/DifferentiableForms.h"
+#include "ir/autograd/VjpBuilder.h"
 #include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -16,12 +19,6 @@ namespace cleave {
 std::string gradientName(StringRef of) { return ("grad." + of).str(); }
 
 namespace {
-/// A tensor: a value, or item `item` of a value that is a list or tuple.
-struct TensorRef {
-  Value value;
-  std::optional<unsigned> item;
-};
-
 /// One run over a function. Gradients are found from the last operation to the first.
 class Differentiator {
 public:
@@ -44,8 +41,9 @@ private:
     return name ? name.getValue() : StringRef();
   }
   std::optional<unsigned> indexOfLoss();
-  LogicalResult refuseUnknown();
-  FailureOr<Value> findLoss();
+  /// Why the type of the loss is not known without data.
+  std::string reasonOfUnknown() const;
+  LogicalResult checkLoss(unsigned index);
   /// Finds the values computed from a trained weight or a wanted input.
   void findRequiresGrad();
   /// The tensors that a value holds: itself, or the items of a list; nothing if it holds others.
@@ -57,6 +55,14 @@ private:
   bool hasGradient(Operation *op) const;
   LogicalResult visit(Operation *op);
   LogicalResult visitCall(OperatorOp op);
+  /// Gradients of the operands by a `cleave.vjp` of the operation.
+  LogicalResult rerun(Operation *op, ArrayRef<TensorRef> results, StringRef reason);
+  /// Replaces a loss whose type depends on data by that of a `cleave.vjp` of all operations of such types
+  /// that it depends on.
+  LogicalResult rerunUnknown(unsigned index);
+  FailureOr<VjpBuilder::Built> buildVjp(ArrayRef<Operation *> operations, ArrayRef<TensorRef> values,
+                                        ValueRange gradients, StringRef reason,
+                                        RankedTensorType scalarType = {});
   Value contiguous(Value tensor);
   /// Builds the forward calls of a rule in the place of the operation, which is erased.
   LogicalResult replace(OperatorOp op, const BackwardRule &rule,
@@ -69,6 +75,8 @@ private:
   BackwardRules rules;
   CallBuilder builder;
   DenseSet<Value> requiresGrad;
+  /// Operations of a `cleave.vjp` that gives the loss.
+  DenseSet<Operation *> rerunOperations;
   DenseMap<Value, Value> gradients;
   /// Of the items of lists and tuples; null where there is none.
   DenseMap<Value, SmallVector<Value>> itemGradients;
@@ -78,11 +86,6 @@ private:
 //===- Values -------------------------------------------------------------===//
 
 static bool isAggregate(const c10::IValue &value) { return value.isList() || value.isTuple(); }
-
-static c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate) {
-  return aggregate.isTuple() ? c10::ArrayRef<c10::IValue>(aggregate.toTupleRef().elements())
-                             : aggregate.toListRef();
-}
 
 bool Differentiator::isDifferentiable(TensorRef tensor) const {
   const c10::IValue *value = exampleOf(tensor.value);
@@ -194,20 +197,16 @@ void Differentiator::findRequiresGrad() {
   }
 }
 
-/// Says why the loss is not known without data.
-LogicalResult Differentiator::refuseUnknown() {
-  WalkResult walk = function.walk([&](Operation *op) {
+std::string Differentiator::reasonOfUnknown() const {
+  std::string reason = "its type depends on data";
+  function->walk([&](Operation *op) {
     auto failure = samples.runs.front().failures.find(op);
     if (failure == samples.runs.front().failures.end())
       return WalkResult::advance();
-    op->emitError() << op->getName()
-                    << " has no gradient: the loss depends on it, and its types depend on data ("
-                    << failure->second.reason << ")";
+    reason = (op->getName().getStringRef() + ": " + failure->second.reason).str();
     return WalkResult::interrupt();
   });
-  return walk.wasInterrupted()
-             ? failure()
-             : LogicalResult(function.emitError() << "the loss has a type that depends on data");
+  return reason;
 }
 
 /// The result that is the loss; nothing, with a diagnostic, if none is, or several may be.
@@ -237,14 +236,8 @@ std::optional<unsigned> Differentiator::indexOfLoss() {
   return std::nullopt;
 }
 
-FailureOr<Value> Differentiator::findLoss() {
-  auto index = indexOfLoss();
-  if (!index)
-    return failure();
-  Value loss = function.getBody().front().getTerminator()->getOperand(*index);
-  function.setResultAttr(*index, kLossAttr, UnitAttr::get(function.getContext()));
-  if (!exampleOf(loss))
-    return refuseUnknown();
+LogicalResult Differentiator::checkLoss(unsigned index) {
+  Value loss = function.getBody().front().getTerminator()->getOperand(index);
   // A dynamic dimension may be 1 in the example inputs.
   for (const MetaInterpreter &run : samples.runs) {
     auto value = run.values.find(loss);
@@ -256,11 +249,11 @@ FailureOr<Value> Differentiator::findLoss() {
     std::string found = "no tensor";
     if (isTensor)
       llvm::raw_string_ostream(found = "") << loss.getType();
-    auto name = function.getResultAttrOfType<StringAttr>(*index, kNameAttr);
+    auto name = function.getResultAttrOfType<StringAttr>(index, kNameAttr);
     return function.emitError() << "the loss" << (name ? " '" + name.str() + "'" : std::string())
                                 << ": found " << found << ", expected one floating-point number";
   }
-  return loss;
+  return success();
 }
 
 //===- Operations ---------------------------------------------------------===//
@@ -316,8 +309,11 @@ LogicalResult Differentiator::visit(Operation *op) {
   }
   if (call)
     return visitCall(call);
-  return op->emitError() << op->getName() << " has no gradient: gradients through control flow are not "
-                         << "supported; trace the model with inputs that fix the branch";
+  auto results = tensorsIn(op->getResults());
+  if (!results)
+    return op->emitError() << op->getName()
+                           << " has no gradient: it gives lists whose length only data decides";
+  return rerun(op, *results, "control flow");
 }
 
 /// The tensor, or a copy of it if its last dimension has gaps at any size.
@@ -352,8 +348,12 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
   if (!llvm::is_contained(needsInputGrad, true))
     return success();
   auto rule = rules.find(op, given, needsInputGrad);
-  if (!rule)
-    return op->emitError() << op->getName() << " has no gradient: " << llvm::toString(rule.takeError());
+  if (!rule) {
+    const std::string reason = llvm::toString(rule.takeError());
+    if (!isMissingDerivative(reason))
+      return rerun(op, *results, reason);
+    return op->emitError() << op->getName() << " has no gradient: " << reason;
+  }
 
   auto valueOf = [&](RuleTensor of) -> Value {
     switch (of.source) {
@@ -377,6 +377,80 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
     if (value)
       accumulate(tensor, value);
   }
+  return success();
+}
+
+FailureOr<VjpBuilder::Built> Differentiator::buildVjp(ArrayRef<Operation *> operations,
+                                                      ArrayRef<TensorRef> values, ValueRange gradients,
+                                                      StringRef reason, RankedTensorType scalarType) {
+  auto built =
+      VjpBuilder(builder, samples, requiresGrad).build(operations, values, gradients, reason, scalarType);
+  if (succeeded(built))
+    for (auto [input, gradient] : llvm::zip(built->inputs, built->op.getResults()))
+      accumulate(input, gradient);
+  return built;
+}
+
+LogicalResult Differentiator::rerun(Operation *op, ArrayRef<TensorRef> results, StringRef reason) {
+  builder.setLocation(op->getLoc());
+  SmallVector<TensorRef> values;
+  SmallVector<Value> given;
+  for (TensorRef result : results)
+    if (Value gradient = gradientOf(result)) {
+      values.push_back(result);
+      given.push_back(gradient);
+    }
+  return buildVjp(op, values, given, reason);
+}
+
+/// The operations that the value depends on, in the order of their block.
+static std::vector<Operation *> backwardSlice(Value value) {
+  llvm::SetVector<Operation *> found;
+  auto add = [&](Value used) {
+    if (Operation *maker = used.getDefiningOp())
+      found.insert(maker);
+  };
+  add(value);
+  for (size_t i = 0; i < found.size(); ++i) {
+    llvm::for_each(found[i]->getOperands(), add);
+    llvm::SetVector<Value> inside;
+    for (Region &region : found[i]->getRegions())
+      getUsedValuesDefinedAbove(region, inside);
+    llvm::for_each(inside, add);
+  }
+  std::vector<Operation *> sorted(found.begin(), found.end());
+  llvm::sort(sorted, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return sorted;
+}
+
+LogicalResult Differentiator::rerunUnknown(unsigned index) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  const Value loss = terminator->getOperand(index);
+  DenseSet<Value> unknown;
+  std::vector<Operation *> operations;
+  for (Operation *op : backwardSlice(loss)) {
+    auto isUnknown = [&](Value result) { return !exampleOf(result); };
+    if (isa<ParamOp, ReadStateOp>(op) || !(llvm::any_of(op->getResults(), isUnknown) || usesAny(op, unknown)))
+      continue;
+    unknown.insert(op->result_begin(), op->result_end());
+    operations.push_back(op);
+  }
+  Type element;
+  for (ParamOp param : function.getOps<ParamOp>())
+    if (!element && requiresGrad.contains(param))
+      element = cast<RankedTensorType>(param.getType()).getElementType();
+  if (operations.empty() || !element)
+    return function.emitError() << "the loss depends on no weight that is trained";
+  builder.setLocation(operations.back()->getLoc());
+  auto type = RankedTensorType::get({}, element);
+  auto built = buildVjp(operations, TensorRef{loss, std::nullopt}, builder.one(*scalarTypeOf(element)),
+                        reasonOfUnknown(), type);
+  if (failed(built))
+    return failure();
+  terminator->setOperand(index, built->op.getResults().back());
+  function.setType(
+      FunctionType::get(function.getContext(), function.getArgumentTypes(), terminator->getOperandTypes()));
+  rerunOperations.insert(operations.begin(), operations.end());
   return success();
 }
 
@@ -451,9 +525,10 @@ void Differentiator::addResults() {
 }
 
 LogicalResult Differentiator::run() {
-  auto loss = findLoss();
-  if (failed(loss))
+  auto index = indexOfLoss();
+  if (!index)
     return failure();
+  function.setResultAttr(*index, kLossAttr, UnitAttr::get(function.getContext()));
   findRequiresGrad();
   for (ReadStateOp state : function.getOps<ReadStateOp>())
     if (requiresGrad.contains(state.getInitial()))
@@ -461,18 +536,27 @@ LogicalResult Differentiator::run() {
              << "weight '" << state.getName()
              << "' is written by the model itself, so that it has no gradient; leave it out with "
              << "trainable patterns";
-  if (!requiresGrad.contains(*loss))
-    return function.emitError() << "the loss depends on no weight that is trained";
   Block &block = function.getBody().front();
+  Operation *terminator = block.getTerminator();
+  const Value loss = terminator->getOperand(*index);
+  if (exampleOf(loss) && failed(checkLoss(*index)))
+    return failure();
+  if (!requiresGrad.contains(loss))
+    return function.emitError() << "the loss depends on no weight that is trained";
+  builder.opBuilder().setInsertionPoint(terminator);
+  builder.setLocation(loss.getLoc());
   SmallVector<Operation *> forward;
   for (Operation &op : block.without_terminator())
     forward.push_back(&op);
-  builder.opBuilder().setInsertionPoint(block.getTerminator());
-  builder.setLocation(loss->getLoc());
-  Value none = builder.constant(builder.opBuilder().getNoneType(), builder.opBuilder().getUnitAttr());
-  gradients[*loss] = builder.call("aten.ones_like", {*loss, none, none, none, none, none});
+  if (exampleOf(loss)) {
+    Value none = builder.constant(builder.opBuilder().getNoneType(), builder.opBuilder().getUnitAttr());
+    gradients[loss] = builder.call("aten.ones_like", {loss, none, none, none, none, none});
+  } else {
+    if (failed(rerunUnknown(*index)))
+      return failure();
+  }
   for (Operation *op : llvm::reverse(forward))
-    if (failed(visit(op)))
+    if (!rerunOperations.contains(op) && failed(visit(op)))
       return failure();
   addResults();
   return success();

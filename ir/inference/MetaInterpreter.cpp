@@ -4,6 +4,7 @@
 #include "ir/SymbolicDim.h"
 #include "ir/semantics/OpSemantics.h"
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
@@ -124,6 +125,8 @@ void MetaInterpreter::run(Operation *op) {
     return runLoop(op);
   if (isa<BoundaryOp, FirstRankOp, ReshardOp>(op))
     return bindResults(op->getResults(), op->getOperands());
+  if (auto vjp = dyn_cast<VjpOp>(op))
+    return runVjp(vjp);
   if (auto stage = dyn_cast<StageOp>(op)) {
     bindResults(stage.getBody().getArguments(), stage.getInputs());
     runBlock(stage.getBody().front());
@@ -355,6 +358,30 @@ void MetaInterpreter::runIf(Operation *op) {
     auto left = values.find(a), right = values.find(b);
     if (left != values.end() && right != values.end() && isSame(left->second, right->second))
       values[result] = c10::IValue(left->second);
+    else
+      values.erase(result);
+  }
+}
+
+void MetaInterpreter::runVjp(VjpOp op) {
+  Block &body = op.getBody().front();
+  bindResults(body.getArguments(), op.getInputs());
+  runBlock(body);
+  const unsigned gradients = op.getNumResults() - op.getGradients().size();
+  for (unsigned i = 0; i < gradients; ++i) {
+    auto input = values.find(op.getInputs()[i]);
+    values.erase(op.getResult(i));
+    if (input != values.end() && input->second.isTensor())
+      set(op.getResult(i), at::empty_like(withoutData(input->second.toTensor())));
+  }
+  for (auto [result, yielded] :
+       llvm::zip(op.getResults().drop_front(gradients), body.getTerminator()->getOperands())) {
+    auto known = values.find(yielded);
+    auto type = dyn_cast<RankedTensorType>(result.getType());
+    if (known != values.end())
+      set(result, c10::IValue(known->second));
+    else if (type)
+      set(result, emptyTensor(type));
     else
       values.erase(result);
   }

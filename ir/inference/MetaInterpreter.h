@@ -46,6 +46,7 @@ private:
   void runOperator(OperatorOp op);
   void runIf(mlir::Operation *op);
   void runLoop(mlir::Operation *op);
+  void runVjp(VjpOp op);
   /// Runs one iteration. Returns whether another follows; nothing if only data decides. `varying` collects
   /// values that differ from `before`.
   std::optional<bool> runIteration(mlir::Block &body, llvm::DenseMap<mlir::Value, c10::IValue> &before,

@@ -95,21 +95,24 @@ Arena::Block *Arena::allocate(size_t bytes) {
   const size_t span = roundUp(std::max(bytes, 2 * unit));
   std::lock_guard lock(mutex);
   const int bin = occupied.find_first_in(binOf(span), binCount);
+  mostUsed = std::max(mostUsed, used + span);
   Block *block = bin >= 0 ? bins[bin] : mapChunk(span);
   if (!block)
     return nullptr;
   remove(block);
   cut(block, span);
+  used += block->span;
   return block;
 }
 
 void Arena::free(Block *block) {
   Arena *arena = block->arena;
   std::unique_lock lock(arena->mutex);
+  arena->used -= block->span;
   arena->push(arena->join(block));
   if (!arena->closed)
     return;
-  arena->unmapFreeChunks();
+  arena->unmapFreeChunks(0);
   const bool empty = arena->mapped == 0;
   lock.unlock();
   if (empty)
@@ -135,9 +138,10 @@ static void *mapAligned(size_t bytes) {
 
 /// Maps a new free block of at least `span`.
 Arena::Block *Arena::mapChunk(size_t span) {
-  // Existing free chunks are too small, or this function would not have been called.
-  unmapFreeChunks();
   const size_t bytes = span < largeSpan ? sharedChunk : llvm::alignTo(span + unit, hugePage);
+  // Existing free chunks are too small, or this function would not have been called.
+  const size_t most = mostUsed + mostUsed / 4;
+  unmapFreeChunks(most - std::min(most, bytes));
   void *chunk = mapAligned(bytes);
   if (!chunk)
     return nullptr;
@@ -151,9 +155,9 @@ Arena::Block *Arena::mapChunk(size_t span) {
   return block;
 }
 
-void Arena::unmapFreeChunks() {
+void Arena::unmapFreeChunks(size_t most) {
   for (int bin = occupied.find_next(binOf(largeSpan) - 1); bin >= 0; bin = occupied.find_next(bin))
-    for (Block *block = bins[bin], *next; block; block = next) {
+    for (Block *block = bins[bin], *next; block && mapped > most; block = next) {
       next = block->next;
       if (!block->isWholeChunk())
         continue;
@@ -167,7 +171,7 @@ void Arena::unmapFreeChunks() {
 void Arena::close() {
   std::unique_lock lock(mutex);
   closed = true;
-  unmapFreeChunks();
+  unmapFreeChunks(0);
   const bool empty = mapped == 0;
   lock.unlock();
   if (empty)

@@ -14,8 +14,9 @@ namespace cleave::runtime {
 /// take to fill them. Algorithm: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004). Blocks are
 /// split from chunks of system memory, free neighbours are merged, and both take constant time. Thread-safe.
 ///
-/// A block takes at most 1/16 more than was asked for. Unused chunks are returned to the system when no free
-/// block is large enough for an allocation, so that there are never two chunks where one would do.
+/// A block takes at most 1/16 more than was asked for. Where no free block is large enough, unused chunks are
+/// returned to the system first, if with the new one the arena would hold more than 1/4 beyond the most that
+/// has been in use: requests repeat the same allocations, and find the chunks that the previous one left.
 class Arena {
 public:
   /// Header at the start of every block; the user's memory follows it.
@@ -65,13 +66,15 @@ private:
   void cut(Block *block, size_t span);
   Block *join(Block *block);
   Block *mapChunk(size_t span);
-  void unmapFreeChunks();
+  /// Returns unused chunks, small ones first, until the arena holds at most `most` bytes.
+  void unmapFreeChunks(size_t most);
   void close();
 
   std::mutex mutex;
   llvm::BitVector occupied{binCount};
   std::array<Block *, binCount> bins{};
-  size_t mapped = 0;
+  /// Bytes of chunks, of blocks in use, and the most of the latter.
+  size_t mapped = 0, used = 0, mostUsed = 0;
   bool closed = false;
 };
 

@@ -7,6 +7,7 @@
 #include "runtime/executor/Activity.h"
 #include "runtime/executor/OptimizerStep.h"
 #include "runtime/executor/SetupWatch.h"
+#include "runtime/executor/Vjp.h"
 #include <ATen/Context.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -170,6 +171,8 @@ void Executor::execute(const LoadedInstruction &instruction) {
     return choose(instruction);
   case InstructionKind::Loop:
     return loop(instruction);
+  case InstructionKind::Vjp:
+    return vjp(instruction);
   case InstructionKind::StateRead:
     return readState(instruction);
   case InstructionKind::StateWrite:
@@ -317,6 +320,25 @@ void Executor::loop(const LoadedInstruction &instruction) {
   popInto(instruction.results);
   for (uint32_t slot : body.params)
     slots[slot] = IValue();
+}
+
+void Executor::vjp(const LoadedInstruction &instruction) {
+  const LoadedBlock &body = *instruction.blocks[0];
+  const size_t valueCount = body.results.size(), gradientCount = instruction.results.size() - valueCount;
+  push(instruction.operands);
+  std::vector<IValue> operands;
+  std::swap(operands, stack);
+  stack.reserve(code->stackDepth());
+  Vjp differentiation(operands, valueCount, gradientCount);
+  for (auto [slot, value] : llvm::zip(body.params, differentiation.inputs()))
+    slots[slot] = value;
+  runBlock(body);
+  enter(&instruction);
+  push(body.results);
+  for (uint32_t slot : body.params)
+    slots[slot] = IValue();
+  differentiation.finish(stack);
+  popInto(instruction.results);
 }
 
 void Executor::readState(const LoadedInstruction &instruction) {

@@ -84,6 +84,7 @@ private:
   void unpack(const LoadedInstruction &instruction);
   void choose(const LoadedInstruction &instruction);
   void loop(const LoadedInstruction &instruction);
+  void vjp(const LoadedInstruction &instruction);
   void readState(const LoadedInstruction &instruction);
   void writeState(const LoadedInstruction &instruction);
   void writeWeight(const LoadedInstruction &instruction);

@@ -60,6 +60,8 @@ static std::string obstacleIn(const plan::Plan &plan, const plan::Program &progr
   case InstructionKind::If:
   case InstructionKind::Loop:
     return "it has branches or loops";
+  case InstructionKind::Vjp:
+    return "it runs PyTorch's autograd";
   case InstructionKind::StateRead:
   case InstructionKind::StateWrite:
   case InstructionKind::StateAccumulate:

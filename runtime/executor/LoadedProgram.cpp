@@ -192,6 +192,7 @@ Error ProgramLoader::loadKind(LoadedInstruction &loaded) {
   case InstructionKind::Unpack:
   case InstructionKind::If:
   case InstructionKind::Loop:
+  case InstructionKind::Vjp:
   case InstructionKind::StateRead:
   case InstructionKind::StateWrite:
   case InstructionKind::StateAccumulate:

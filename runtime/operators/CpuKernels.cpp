@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 
 namespace cleave::runtime {
 
@@ -24,8 +25,8 @@ static bool isPlain(const at::Tensor &tensor) {
 /// True if oneDNN supports input[…, k] · weight[n, k] + bias[n], and is faster.
 static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight,
                            const std::optional<at::Tensor> &bias) {
-  // Autocast then multiplies in a narrower type.
-  if (at::autocast::is_autocast_enabled(at::kCPU))
+  // Autocast then multiplies in a narrower type; and autograd has no derivative of oneDNN's operator.
+  if (at::autocast::is_autocast_enabled(at::kCPU) || at::GradMode::is_enabled())
     return false;
   if (!isPlain(input) || !isPlain(weight) || !isMatrix(weight) || input.dim() < 2 ||
       input.size(-1) != weight.size(1))
@@ -82,6 +83,16 @@ torch::jit::Operation cpuKernel(llvm::StringRef name, torch::jit::Operation oper
       if (isScaled || matrix.dim() != 2 || !isLargeProduct(input, matrix.t(), bias))
         return operation(stack);
       finish(stack, 5, oneDnnLinear(input, matrix.t(), bias));
+    };
+  if (name == "aten::mm")
+    return [operation](Stack &stack) mutable {
+      const at::Tensor &left = torch::jit::peek(stack, 0, 2).toTensor(),
+                       &right = torch::jit::peek(stack, 1, 2).toTensor();
+      // MKL multiplies a transposed left matrix as it is, oneDNN a copy.
+      if (left.dim() != 2 || right.dim() != 2 || !left.is_contiguous() ||
+          !isLargeProduct(left, right.t(), std::nullopt))
+        return operation(stack);
+      finish(stack, 2, oneDnnLinear(left, right.t(), std::nullopt));
     };
   return operation;
 }

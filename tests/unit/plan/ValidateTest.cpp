@@ -42,6 +42,21 @@ static void makeLoop(Plan &plan) {
   program.slots = 7;
 }
 
+/// Turns the if of the second program into a vjp with one gradient, which passes.
+static void makeVjp(Plan &plan) {
+  Program &program = second(plan);
+  Instruction &vjp = instruction(program, 0, 0);
+  vjp.kind = InstructionKind::Vjp;
+  vjp.operands = {0, 0};
+  vjp.results = {3, 6};
+  vjp.releases = {0, 6};
+  vjp.blocks = {1};
+  program.blocks.pop_back();
+  program.blocks[1]->params = {5};
+  instruction(program, 1, 0).operands = {5, 1};
+  program.slots = 7;
+}
+
 static void setConstant(Plan &plan, ConstantKind kind, std::string element, ConstantKind item) {
   Constant &constant = *second(plan).constants[0]->value;
   constant.kind = kind;
@@ -62,6 +77,9 @@ TEST(ValidPlans, Pass) {
   auto plan = makeTwoStagePlan();
   EXPECT_EQ(messageOf(validate(*plan)), "");
   makeLoop(*plan);
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+  plan = makeTwoStagePlan();
+  makeVjp(*plan);
   EXPECT_EQ(messageOf(validate(*plan)), "");
 }
 
@@ -330,7 +348,7 @@ static const Mutation kPrograms[] = {
              addState(plan, 0);
              instruction(first(plan), 0, 0).kind = InstructionKind::StateWrite;
              instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
-    MUTATION("CallWithBlocks", "has blocks, but is no if or loop",
+    MUTATION("CallWithBlocks", "has blocks, but is no if, loop or vjp",
              instruction(first(plan), 0, 0).blocks = {0}),
     MUTATION("IfBlocks", "an if has one operand and two blocks",
              instruction(second(plan), 0, 0).blocks = {1}),
@@ -346,6 +364,17 @@ static const Mutation kPrograms[] = {
              second(plan).slots = 5),
     MUTATION("LoopCarried", "a loop has trip count", makeLoop(plan);
              instruction(second(plan), 0, 0).operands = {1, 2}),
+    MUTATION("VjpBlocks", "a vjp has one block", makeVjp(plan); instruction(second(plan), 0, 0).blocks = {}),
+    MUTATION("VjpOperands", "takes 1 values and gives 2, and its block takes 1 and gives 1", makeVjp(plan);
+             instruction(second(plan), 0, 0).operands = {0}),
+    MUTATION("VjpResults", "takes 2 values and gives 0, and its block takes 1 and gives 1", makeVjp(plan);
+             instruction(second(plan), 0, 0).results = {}; instruction(second(plan), 0, 0).releases = {0};
+             second(plan).outputs = {0}; instruction(second(plan), 0, 0).releases = {};
+             second(plan).slots = 5),
+    MUTATION("VjpWithoutValues", "and its block takes 1 and gives 0", makeVjp(plan);
+             second(plan).blocks[1]->results = {}),
+    MUTATION("VjpOfAState", "uses a state or changes a weight in the block of a vjp", makeVjp(plan);
+             instruction(second(plan), 1, 0).kind = InstructionKind::StateWrite),
     MUTATION("InputRange", "takes input 1 of the request, which has 1", first(plan).inputs[0]->index = 1),
     MUTATION("InputSource", "an input comes from an unknown source",
              first(plan).inputs[0]->source = static_cast<Source>(9)),

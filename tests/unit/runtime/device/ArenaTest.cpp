@@ -79,6 +79,20 @@ TEST(ArenaTest, GivesFreeChunksBackBeforeItTakesMore) {
   }
 }
 
+TEST(ArenaTest, KeepsTheChunksThatTheNextRequestNeeds) {
+  Arena::Handle arena = Arena::create();
+  for (int request = 0; request < 3; ++request) {
+    std::vector<Arena::Block *> blocks;
+    for (int i = 0; i < 20; ++i)
+      blocks.push_back(arena->allocate(20 * megabyte));
+    for (Arena::Block *block : blocks)
+      Arena::free(block);
+    Arena::free(arena->allocate(50 * megabyte));
+    EXPECT_GT(arena->mappedBytes(), 450 * megabyte);
+    EXPECT_LT(arena->mappedBytes(), 500 * megabyte);
+  }
+}
+
 /// Requests of random lengths, each with the blocks of a few layers of a transformer, of which the caller
 /// keeps the last three results.
 TEST(ArenaTest, StaysFlatOverRequestsOfEverySize) {

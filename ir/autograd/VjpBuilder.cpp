@@ -1,0 +1,177 @@
+//===- VjpBuilder.cpp - Operations for PyTorch's autograd -----------------===//
+#include "ir/autograd/VjpBuilder.h"
+#include "ir/Aggregates.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate) {
+  return aggregate.isTuple() ? c10::ArrayRef<c10::IValue>(aggregate.toTupleRef().elements())
+                             : aggregate.toListRef();
+}
+
+const c10::IValue *VjpBuilder::exampleOf(Value value) const {
+  auto known = samples.runs.front().values.find(value);
+  return known == samples.runs.front().values.end() ? nullptr : &known->second;
+}
+
+/// Operands, and what regions use from outside.
+static llvm::SetVector<Value> usedValues(Operation *op) {
+  llvm::SetVector<Value> used(op->operand_begin(), op->operand_end());
+  for (Region &region : op->getRegions())
+    getUsedValuesDefinedAbove(region, used);
+  return used;
+}
+
+LogicalResult VjpBuilder::collect(ArrayRef<Operation *> operations) {
+  for (Operation *op : operations) {
+    SmallVector<ParamOp> inside;
+    Operation *writer = nullptr;
+    op->walk([&](Operation *inner) {
+      if (auto param = dyn_cast<ParamOp>(inner))
+        inside.push_back(param);
+      auto call = dyn_cast<OperatorOp>(inner);
+      if (call && call.getSchema().writesAnyArgument() && isTensorLike(call->getOperand(0).getType()))
+        writer = call;
+    });
+    if (writer)
+      return writer->emitError() << writer->getName()
+                                 << " changes a value in place, which has no gradient where its "
+                                    "backward pass depends on data";
+    for (ParamOp param : inside)
+      param->moveBefore(op);
+  }
+  // Lists, tuples and dictionaries are made again inside, so that gradients of their items are seen.
+  llvm::SetVector<Operation *> all(operations.begin(), operations.end());
+  llvm::SetVector<Value> used;
+  for (size_t i = 0; i < all.size(); ++i)
+    for (Value value : usedValues(all[i])) {
+      Operation *maker = value.getDefiningOp();
+      if (maker && (all.contains(maker) || isa<ConstantOp, SizeOp>(maker)))
+        continue;
+      if (maker && isa<ListOp, TupleOp, DictOp>(maker)) {
+        if (mayChange(value))
+          return all[i]->emitError() << all[i]->getName()
+                                     << " has no gradient: it uses a list or dictionary that is changed";
+        all.insert(maker);
+      } else {
+        used.insert(value);
+      }
+    }
+  copied.assign(all.begin(), all.end());
+  llvm::sort(copied, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  external.assign(used.begin(), used.end());
+  return success();
+}
+
+/// Sorts the values from outside into tensors whose gradients are wanted, and others.
+void VjpBuilder::addInputs() {
+  for (Value value : external) {
+    const c10::IValue *example = exampleOf(value);
+    auto isDifferentiable = [](const c10::IValue &item) {
+      return item.isTensor() && item.toTensor().defined() &&
+             (item.toTensor().is_floating_point() || item.toTensor().is_complex());
+    };
+    if (!example || !requiresGrad.contains(value)) {
+      others.push_back(value);
+    } else if (example->isTensor()) {
+      if (isDifferentiable(*example))
+        wanted.push_back({value, std::nullopt});
+      else
+        others.push_back(value);
+    } else if (example->isTensorList() && llvm::all_of(itemsOf(*example), isDifferentiable)) {
+      for (unsigned i = 0; i < itemsOf(*example).size(); ++i)
+        wanted.push_back({value, i});
+    } else {
+      others.push_back(value);
+    }
+  }
+}
+
+SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> values,
+                                        RankedTensorType scalarType) {
+  OpBuilder &b = builder.opBuilder();
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(&body);
+  IRMapping mapping;
+  const auto arguments = body.getArguments();
+  for (unsigned i = 0; i < wanted.size();) {
+    const Value of = wanted[i].value;
+    unsigned end = i + 1;
+    while (wanted[i].item && end < wanted.size() && wanted[end].value == of)
+      ++end;
+    if (wanted[i].item)
+      mapping.map(of, builder.list(cast<ListType>(of.getType()).getElement(),
+                                   SmallVector<Value>(arguments.slice(i, end - i))));
+    else
+      mapping.map(of, arguments[i]);
+    i = end;
+  }
+  for (auto [value, argument] : llvm::zip(others, arguments.drop_front(wanted.size())))
+    mapping.map(value, argument);
+  for (Operation *op : copied) {
+    // Modules' outputs are captured where they are computed first.
+    if (auto boundary = dyn_cast<BoundaryOp>(op)) {
+      mapping.map(boundary.getResult(), mapping.lookup(boundary.getValue()));
+      continue;
+    }
+    b.clone(*op, mapping)->walk([](BoundaryOp inner) {
+      inner.replaceAllUsesWith(inner.getValue());
+      inner.erase();
+    });
+  }
+  SmallVector<Value> yielded;
+  for (TensorRef value : values) {
+    Value copy = mapping.lookup(value.value);
+    yielded.push_back(value.item ? builder.unpack(copy, itemsOf(*exampleOf(value.value)).size())[*value.item]
+                                 : copy);
+  }
+  if (scalarType) {
+    const Value none = builder.constant(b.getNoneType(), b.getUnitAttr()),
+                no = builder.constant(b.getI1Type(), b.getBoolAttr(false)),
+                dtype = builder.constant(
+                    b.getI64Type(), b.getI64IntegerAttr(int64_t(*scalarTypeOf(scalarType.getElementType()))));
+    const Value scalar = builder.call("aten.reshape", {yielded[0], builder.list(b.getI64Type(), {})});
+    yielded[0] = builder.call("aten.to.dtype", {scalar, dtype, no, no, none});
+  }
+  return yielded;
+}
+
+FailureOr<VjpBuilder::Built> VjpBuilder::build(ArrayRef<Operation *> operations, ArrayRef<TensorRef> values,
+                                               ValueRange gradients, StringRef reason,
+                                               RankedTensorType scalarType) {
+  if (failed(collect(operations)))
+    return failure();
+  addInputs();
+  OpBuilder &b = builder.opBuilder();
+  SmallVector<Value> inputs;
+  SmallVector<Type> types;
+  for (unsigned i = 0; i < wanted.size(); ++i)
+    inputs.push_back(
+        !wanted[i].item
+            ? wanted[i].value
+            : builder.unpack(wanted[i].value, itemsOf(*exampleOf(wanted[i].value)).size())[*wanted[i].item]);
+  for (Value input : inputs)
+    types.push_back(input.getType());
+  llvm::append_range(inputs, others);
+  Block *body = new Block;
+  for (Value input : inputs)
+    body->addArgument(input.getType(), input.getLoc());
+  SmallVector<Value> yielded = fillBody(*body, values, scalarType);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(body);
+    b.create<YieldOp>(operations.back()->getLoc(), yielded);
+  }
+  for (Value value : yielded)
+    types.push_back(scalarType ? Type(scalarType) : value.getType());
+  auto op = b.create<VjpOp>(operations.back()->getLoc(), types, gradients, inputs, b.getStringAttr(reason));
+  op.getBody().push_back(body);
+  return Built{builder.run(op), wanted};
+}
+
+} // namespace cleave
