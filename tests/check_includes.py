@@ -24,7 +24,7 @@ LAYERS = {
                 "exchange", "schedule", "session", "training", "profile"),
     "frontend": ("archive", "torchscript"),
     "partitioner": ("machine", "graph", "sharding", "cost", "simulation", "memory", "cutting", "placement", "search"),
-    "tools/driver": ("base", "profile", "search", ""),
+    "tools/driver": ("base", "profile", "search", "verify", ""),
     "tools/cleave": ("text", "process", "inspect", "run", "train", ""),
 }
 INCLUDE = re.compile(r'\s*(?:#\s*)?include "([^"]+)"')

@@ -193,13 +193,6 @@ def test_frozen_parameters_have_none_unless_they_are_named(tmp_path):
     check(found, {name: gradient for name, gradient in expected.items() if name.startswith("body.")})
 
 
-def test_verify_says_that_it_compares_no_gradients(classifier):
-    folder, _, _ = classifier
-    compiled(folder, "--loss", "cross_entropy(0, labels)")
-    found = cleave("verify", "model.plan", "--model", "model.pt", cwd=folder, status=1)
-    assert "model.plan: found a plan that gives gradients, which the original does not, expected one without" in found.err
-
-
 def test_loss_may_be_an_output(tmp_path):
     inputs = {"x": torch.randn(4, 8)}
     module = saved("Frozen", inputs, tmp_path)
@@ -215,7 +208,6 @@ def test_loss_may_be_an_output(tmp_path):
     (["--loss", "cross_entropy(output.0, labels)", "--trainable", "nothing.*"], 1,
      'trainable parameters: found "nothing.*", which matches none, expected a name as '),
     (["--devices", 2], 2, "--gradients: found several devices, expected one"),
-    (["--verify"], 2, "--gradients: found --verify"),
     (["--dtype", "bf16"], 2, "--gradients: found --dtype"),
     (["--microbatches", 2], 2, "--gradients: found --microbatches"),
     (["--loss", "mse('a', b)"], 2, "found a quote or brace"),

@@ -542,7 +542,6 @@ def test_steps_that_are_not_finite_may_be_skipped(classifier):
     (("--train", "--clip-norm", "nan"), "--clip-norm"),
     (("--train", "--gradients"), "excludes"),
     (("--train", "--devices", "2"), "--train: found several devices, expected one"),
-    (("--train", "--verify"), "--train: found --verify"),
     (("--optimizer", "adam"), "--optimizer requires --train"),
     (("--gradients", "--optimizer", "adam"), "--optimizer requires --train"),
     (("--gradients", "--clip-norm", "1"), "--clip-norm requires --train"),
@@ -684,11 +683,6 @@ def test_run_begins_with_the_weights_of_the_plan(classifier, tmp_path):
     cleave("run", classifier / "model.plan", "--inputs", given, "--outputs", tmp_path / "found.safetensors")
     expected = made(Classifier)(**batch)["loss"].item()
     assert load_file(tmp_path / "found.safetensors")["loss"].item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_verify_says_that_it_compares_no_training(classifier):
-    found = refused(classifier, "verify", "model.plan", "--model", "model.pt")
-    assert "train" in found and "damaged" not in found
 
 
 def peaks(plan, folder):

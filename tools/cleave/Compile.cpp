@@ -33,8 +33,22 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
     result["error"] = report.error;
     result["allowed"] = report.allowedError;
     result["skipped_sizes"] = llvm::json::Array(report.skipped);
+    result["compared"] = llvm::json::Object{{"outputs", int64_t(report.comparedOutputs)},
+                                            {"gradients", int64_t(report.comparedGradients)},
+                                            {"weights", int64_t(report.comparedWeights)}};
   }
   return result;
+}
+
+/// `12 outputs, 84 gradients, `; empty where there are outputs alone.
+static std::string comparedText(const CompileReport &report) {
+  if (report.comparedGradients == 0)
+    return "";
+  std::string text =
+      llvm::formatv("{0} outputs, {1} gradients, ", report.comparedOutputs, report.comparedGradients);
+  if (report.comparedWeights > 0)
+    text += llvm::formatv("{0} trained weights, ", report.comparedWeights);
+  return text;
 }
 
 static void printText(llvm::raw_ostream &out, const CompileOptions &options, const CompileReport &report) {
@@ -54,8 +68,8 @@ static void printText(llvm::raw_ostream &out, const CompileOptions &options, con
   for (const std::string &note : report.notes)
     out << "note: " << plan::printable(note) << "\n";
   if (options.verify)
-    out << llvm::formatv("same as the original: largest error {0:e1}, allowed {1:e1}\n", report.error,
-                         report.allowedError);
+    out << llvm::formatv("same as the original: {0}largest error {1:e1}, allowed {2:e1}\n",
+                         comparedText(report), report.error, report.allowedError);
   for (const std::string &sizes : report.skipped)
     out << "note: not compared at " << plan::printable(sizes) << "\n";
   out << llvm::formatv("read {0:f1} s, passes {1:f1} s, shards {2:f1} s", report.readSeconds,

@@ -6,6 +6,7 @@
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/Supervised.h"
 #include "tools/cleave/text/Numbers.h"
+#include "tools/driver/verify/VerifyInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include <memory>
 
@@ -16,48 +17,66 @@ static llvm::json::Value number(double value) {
   return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
 }
 
+static llvm::json::Object toJson(const VerifyReport::Compared &compared) {
+  llvm::json::Object entry{{"name", compared.name},
+                           {"shape", llvm::json::Array(compared.shape)},
+                           {"ok", compared.ok},
+                           {"max_abs_error", number(compared.maxAbsError)},
+                           {"max_rel_error", number(compared.maxRelError)},
+                           {"error", number(compared.error)},
+                           {"allowed", compared.allowed}};
+  if (!compared.signature.empty())
+    entry["signature"] = compared.signature;
+  if (!compared.sizes.empty())
+    entry["sizes"] = compared.sizes;
+  if (compared.call)
+    entry["call"] = compared.call;
+  if (compared.isAgainstFloat64)
+    entry["against_float64"] = true;
+  return entry;
+}
+
 static llvm::json::Object toJson(const VerifyOptions &, const VerifyReport &report) {
-  llvm::json::Array outputs;
-  for (auto &output : report.outputs) {
-    llvm::json::Object entry{{"name", output.name},
-                             {"shape", llvm::json::Array(output.shape)},
-                             {"ok", output.ok},
-                             {"max_abs_error", number(output.maxAbsError)},
-                             {"max_rel_error", number(output.maxRelError)},
-                             {"error", number(output.error)},
-                             {"allowed", output.allowed}};
-    if (!output.signature.empty())
-      entry["signature"] = output.signature;
-    if (!output.sizes.empty())
-      entry["sizes"] = output.sizes;
-    if (output.call)
-      entry["call"] = output.call;
-    outputs.push_back(std::move(entry));
-  }
-  return llvm::json::Object{{"ok", report.ok()},
+  auto listOf = [](llvm::ArrayRef<VerifyReport::Compared> all) {
+    llvm::json::Array list;
+    for (const VerifyReport::Compared &compared : all)
+      list.push_back(toJson(compared));
+    return list;
+  };
+  llvm::json::Object result{{"ok", report.ok()},
                             {"max_abs_error", number(report.maxAbsError())},
                             {"max_rel_error", number(report.maxRelError())},
-                            {"outputs", std::move(outputs)},
+                            {"outputs", listOf(report.outputs)},
                             {"skipped_sizes", llvm::json::Array(report.skipped)}};
+  if (!report.gradients.empty())
+    result["gradients"] = listOf(report.gradients);
+  if (!report.weights.empty())
+    result["weights"] = listOf(report.weights);
+  if (!report.notes.empty())
+    result["notes"] = llvm::json::Array(report.notes);
+  return result;
 }
 
 static void printText(llvm::raw_ostream &out, const VerifyOptions &, const VerifyReport &report) {
-  for (auto &output : report.outputs)
-    out << llvm::formatv("{0} {1}: largest error {2:e1}, allowed {3:e1}\n", output.ok ? "same" : "DIFFERENT",
-                         plan::printable(output.describe()), output.error, output.allowed);
+  report.forEach([&](VerifyReport::Kind kind, const VerifyReport::Compared &compared) {
+    out << llvm::formatv("{0} {1}: largest error {2:e1}, allowed {3:e1}{4}\n",
+                         compared.ok ? "same" : "DIFFERENT", plan::printable(describe(kind, compared)),
+                         compared.error, compared.allowed, compared.isAgainstFloat64 ? ", by float64" : "");
+  });
   for (const std::string &sizes : report.skipped)
     out << "not compared at " << plan::printable(sizes) << "\n";
+  for (const std::string &note : report.notes)
+    out << "note: " << plan::printable(note) << "\n";
 }
 
 static llvm::Error runVerify(const VerifyOptions &options, const SupervisedOptions &how) {
   auto report = workAndReport<VerifyOptions, VerifyReport>(options, how, {verify, toJson, printText});
   if (!report)
     return report.takeError();
-  for (auto &output : report->outputs)
-    if (!output.ok)
-      return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
-                                     options.plan.c_str(), options.model.c_str(), output.describe().c_str(),
-                                     output.error, output.allowed);
+  if (auto different = report->firstDifference())
+    return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
+                                   options.plan.c_str(), options.model.c_str(), different->name.c_str(),
+                                   different->error, different->allowed);
   return llvm::Error::success();
 }
 
@@ -77,6 +96,14 @@ void addVerifyCommand(CLI::App &app, Subcommand &chosen) {
       command->add_option("--inputs", options->inputsFiles,
                           "Inputs of a signature; else MODEL.inputs.safetensors (no link) or generated"))
       ->type_name("[NAME=]FILE");
+  command
+      ->add_option("--loss", options->loss,
+                   "Of a plan with gradients: the --loss that it was compiled with (the output loss)")
+      ->type_name("LOSS");
+  auto trainable = std::make_shared<std::vector<std::string>>();
+  repeatable(command->add_option("--trainable", *trainable,
+                                 "Parameters that it must have gradients of, with * and ? (those it has)"))
+      ->type_name("PATTERN");
   command->add_option("--signature", options->signature, "The signature to compare (all)")->type_name("NAME");
   addDeviceNames(command, options->devices,
                  "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each",
@@ -90,7 +117,9 @@ void addVerifyCommand(CLI::App &app, Subcommand &chosen) {
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
   options->onTimeout = endWithError;
-  command->callback([options, how, &chosen] {
+  command->callback([options, trainable, how, &chosen] {
+    if (!trainable->empty())
+      options->trainable = *trainable;
     Confinement confinement = confine(options->model, *how);
     confinement.folders = {options->plan};
     confinement.files.push_back(inputsBeside(options->model));

@@ -89,9 +89,7 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
   const std::pair<bool, const char *> refused[] = {
       {shape.search || shape.rankCount() > 1 || shape.stages > 1, "several devices, expected one"},
       {shape.microbatches != 1, "--microbatches, expected a batch in one piece"},
-      {options.dtype != "traced", "--dtype, expected the dtypes of the model"},
-      {options.verify,
-       "--verify, which compares with the original, and that has no gradients; leave it out"}};
+      {options.dtype != "traced", "--dtype, expected the dtypes of the model"}};
   for (auto [isGiven, what] : refused)
     if (isGiven)
       return wrongUsage(llvm::Twine(options.gradients->update ? "--train: found " : "--gradients: found ") +
@@ -289,27 +287,36 @@ llvm::Error Compilation::verifyPlan() {
   // The original calls them, too.
   verification.allowedOperators = plan->operators;
   verification.requireListedOperators = options.requireListedOperators;
+  if (options.gradients) {
+    verification.loss = options.gradients->loss;
+    verification.trainable = options.gradients->trainable;
+    verification.update = options.gradients->update;
+  }
   verification.progress = options.progress;
   auto verified = verify(verification);
   if (!verified)
     return verified.takeError();
   report.verifySeconds = secondsSince(start);
   const bool isRandom = llvm::any_of(plan->notes, [](auto &note) { return note->kind == "random"; });
-  for (auto &output : verified->outputs) {
-    if (!output.ok)
-      return llvm::createStringError(
-          "%s: the plan differs from the original in %s: found an error of %g, allowed "
-          "%g%s; no plan was written",
-          options.model.c_str(), output.describe().c_str(), output.error, output.allowed,
-          isRandom ? " (it draws random numbers, others in every run; compile it without --verify)" : "");
+  if (auto different = verified->firstDifference())
+    return llvm::createStringError(
+        "%s: the plan differs from the original in %s: found an error of %g, allowed "
+        "%g%s; no plan was written",
+        options.model.c_str(), different->name.c_str(), different->error, different->allowed,
+        isRandom ? " (it draws random numbers, others in every run; compile it without --verify)" : "");
+  verified->forEach([&](VerifyReport::Kind, const VerifyReport::Compared &compared) {
     // Integers and bools must be equal, so they say nothing about tolerances.
-    if (output.allowed > 0 && output.error * report.allowedError >= report.error * output.allowed) {
-      report.error = output.error;
-      report.allowedError = output.allowed;
+    if (compared.allowed > 0 && compared.error * report.allowedError >= report.error * compared.allowed) {
+      report.error = compared.error;
+      report.allowedError = compared.allowed;
     }
-  }
+  });
+  report.comparedOutputs = verified->outputs.size();
+  report.comparedGradients = verified->gradients.size();
+  report.comparedWeights = verified->weights.size();
   report.maxAbsError = verified->maxAbsError();
   report.skipped = verified->skipped;
+  llvm::append_range(report.notes, verified->notes);
   return llvm::Error::success();
 }
 

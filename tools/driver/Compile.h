@@ -26,6 +26,8 @@ struct CompileReport {
   /// Result of CompileOptions::verify: the largest error, and error and limit of the element that is nearest
   /// to its limit.
   double maxAbsError = 0, error = 0, allowedError = 0;
+  /// Numbers of compared tensors, over all sizes and calls.
+  size_t comparedOutputs = 0, comparedGradients = 0, comparedWeights = 0;
   /// Sizes at which nothing could be compared, and why.
   std::vector<std::string> skipped;
   /// Predicted time of the slowest stage over the mean.

@@ -106,7 +106,7 @@ struct CompileOptions {
   std::string emitIr;
   /// Libraries of operators.
   std::vector<std::string> libraries;
-  /// For one device, whole batches, and without `verify` and `dtype`.
+  /// For one device, whole batches, and without `dtype`.
   std::optional<GradientOptions> gradients = std::nullopt;
   /// Of forecastTraining alone.
   std::optional<TrainingChoice> training;

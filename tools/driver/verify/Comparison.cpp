@@ -1,11 +1,11 @@
 //===- Comparison.cpp - Whether two tensors are the same ------------------===//
-#include "tools/driver/Comparison.h"
+#include "tools/driver/verify/Comparison.h"
 #include <ATen/ATen.h>
 #include <limits>
 
 namespace cleave {
 
-static double toleranceOf(at::ScalarType dtype) {
+double toleranceOf(at::ScalarType dtype) {
   switch (dtype) {
   case at::kDouble:
   case at::kComplexDouble:

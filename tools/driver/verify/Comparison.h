@@ -15,8 +15,8 @@
 // infinities must stand in the same places; integers and bools must be equal.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_TOOLS_DRIVER_COMPARISON_H
-#define CLEAVE_TOOLS_DRIVER_COMPARISON_H
+#ifndef CLEAVE_TOOLS_DRIVER_VERIFY_COMPARISON_H
+#define CLEAVE_TOOLS_DRIVER_VERIFY_COMPARISON_H
 
 #include <ATen/core/Tensor.h>
 
@@ -29,6 +29,9 @@ struct Comparison {
   /// Error and limit of the element that exceeds its limit most, or is nearest to it.
   double error = 0, allowed = 0;
 };
+
+/// t.
+double toleranceOf(at::ScalarType dtype);
 
 /// Largest magnitude of a tensor's finite elements, capped at max(1, 16 times the median of those that are
 /// not 0). Masks are left out: elements of at least 1e4 that lie within a factor of 2 of each other and are
@@ -44,4 +47,4 @@ Comparison compare(const at::Tensor &found, const at::Tensor &expected,
 
 } // namespace cleave
 
-#endif // CLEAVE_TOOLS_DRIVER_COMPARISON_H
+#endif // CLEAVE_TOOLS_DRIVER_VERIFY_COMPARISON_H

@@ -1,35 +1,38 @@
 //===- OriginalModel.cpp - Runs the TorchScript module --------------------===//
-#include "tools/driver/OriginalModel.h"
+#include "tools/driver/verify/OriginalModel.h"
 #include "frontend/archive/TorchScriptError.h"
 #include "runtime/base/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
 
 namespace cleave {
 
-OriginalModel::OriginalModel(const TorchScriptFile &file, const plan::Signature &signature)
-    : module(file.module), signature(signature) {
+OriginalModel::OriginalModel(const TorchScriptFile &file, const plan::Tree &inputTree)
+    : module(file.module), inputTree(inputTree) {
   // Runs the model as it is: no fusion, no specialization to the first call's shapes.
   torch::jit::getExecutorMode() = false;
   torch::jit::setGraphExecutorOptimize(false);
 }
 
-llvm::Error OriginalModel::findStates(const plan::Plan &plan) {
-  for (const auto &state : plan.states) {
+llvm::Error OriginalModel::findStates(llvm::ArrayRef<std::string> names) {
+  for (llvm::StringRef name : names) {
     auto owner = module._ivalue();
     llvm::SmallVector<llvm::StringRef> path;
-    llvm::StringRef(state->name).split(path, '.');
+    name.split(path, '.');
     for (llvm::StringRef part : path) {
-      bool isLast = part.end() == llvm::StringRef(state->name).end();
+      bool isLast = part.end() == name.end();
       if (!owner->type()->hasAttribute(part.str()))
         return llvm::createStringError(
-            "state " + state->name +
+            "state " + name +
             " is no attribute of the original model; the plan is damaged: compile it again");
       c10::IValue value = owner->getAttr(part.str());
       if (isLast)
-        states.push_back({owner, part.str(), value, value.deepcopy()});
+        states.push_back({name.str(), owner, part.str(), value, value.deepcopy()});
       else if (value.isObject())
         owner = value.toObject();
     }
@@ -38,12 +41,29 @@ llvm::Error OriginalModel::findStates(const plan::Plan &plan) {
 }
 
 void OriginalModel::resetState() const {
+  at::AutoGradMode noGradients(false);
   for (const State &state : states) {
     bool isTensor = state.value.isTensor() && state.value.toTensor().defined();
     if (isTensor)
       state.value.toTensor().copy_(state.copy.toTensor());
-    state.owner->setAttr(state.name, isTensor ? state.value : state.copy.deepcopy());
+    state.owner->setAttr(state.attribute,
+                         isTensor ? c10::IValue(state.value.toTensor().detach()) : state.copy.deepcopy());
   }
+}
+
+std::vector<runtime::NamedTensor> OriginalModel::stateTensors() const {
+  std::vector<runtime::NamedTensor> tensors;
+  for (const State &state : states)
+    if (c10::IValue value = state.owner->getAttr(state.attribute); value.isTensor())
+      tensors.push_back({state.name, value.toTensor().detach().clone()});
+  return tensors;
+}
+
+void OriginalModel::detachState() const {
+  for (const State &state : states)
+    if (c10::IValue value = state.owner->getAttr(state.attribute);
+        value.isTensor() && value.toTensor().defined() && value.toTensor().requires_grad())
+      state.owner->setAttr(state.attribute, value.toTensor().detach());
 }
 
 static llvm::Error mismatch(const c10::TypePtr &type, const char *found) {
@@ -126,29 +146,38 @@ static llvm::Expected<c10::IValue> nest(const plan::Tree &tree, const c10::TypeP
   return mismatch(type, "value of an unknown kind");
 }
 
-/// Flattens a value into its tensors, in the order of the output tree.
-static void flatten(const c10::IValue &value, std::vector<at::Tensor> &leaves) {
+/// Flattens a value into its tensors, in the order of the output tree, with the names that the import gives
+/// them.
+static void flatten(const c10::IValue &value, const std::string &name,
+                    std::vector<runtime::NamedTensor> &leaves) {
+  auto flattenAll = [&](const auto &items) {
+    for (size_t i = 0; i < items.size(); ++i)
+      flatten(items[i], name + "." + std::to_string(i), leaves);
+  };
   if (value.isTensor())
-    leaves.push_back(value.toTensor());
+    leaves.push_back({name, value.toTensor()});
   else if (value.isTuple())
-    for (const c10::IValue &item : value.toTupleRef().elements())
-      flatten(item, leaves);
+    flattenAll(value.toTupleRef().elements());
   else if (value.isList())
-    for (const c10::IValue &item : value.toListRef())
-      flatten(item, leaves);
+    flattenAll(value.toListRef());
   else if (value.isGenericDict())
-    for (const auto &entry : value.toGenericDict())
-      flatten(entry.value(), leaves);
+    for (const auto &entry : value.toGenericDict()) {
+      const bool isText = entry.key().isString();
+      flatten(entry.value(),
+              name + "." + (isText ? entry.key().toStringRef() : std::to_string(entry.key().toInt())),
+              leaves);
+    }
 }
 
-llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Tensor> inputs) const {
+llvm::Expected<std::vector<runtime::NamedTensor>>
+OriginalModel::run(llvm::ArrayRef<at::Tensor> inputs) const {
   auto forward = module.find_method("forward");
   if (!forward)
     return llvm::createStringError("the original model has no forward method");
   try {
     // Argument i of forward is child i of the tree, a dict by argument name; argument 0 is the module.
     auto &arguments = forward->function().getSchema().arguments();
-    auto &given = signature.input_tree->children;
+    auto &given = inputTree.children;
     if (given.size() + 1 != arguments.size())
       return llvm::createStringError("forward takes " + llvm::Twine(arguments.size() - 1) +
                                      " arguments, the plan " + llvm::Twine(given.size()) +
@@ -161,12 +190,18 @@ llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Te
         return value.takeError();
       stack.push_back(std::move(*value));
     }
-    std::vector<at::Tensor> leaves;
-    flatten((*forward)(std::move(stack)), leaves);
+    std::vector<runtime::NamedTensor> leaves;
+    flatten(program ? interpret(std::move(stack)) : (*forward)(std::move(stack)), "output", leaves);
     return leaves;
   } catch (const std::exception &e) {
     return llvm::createStringError("the original model raises: " + errorLine(e.what()).str());
   }
+}
+
+c10::IValue OriginalModel::interpret(std::vector<c10::IValue> stack) const {
+  stack.insert(stack.begin(), module._ivalue());
+  torch::jit::InterpreterState(torch::jit::Code(program, "forward")).run(stack);
+  return stack.front();
 }
 
 } // namespace cleave

@@ -3,11 +3,12 @@
 // Private to tools/driver/.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_TOOLS_DRIVER_ORIGINALMODEL_H
-#define CLEAVE_TOOLS_DRIVER_ORIGINALMODEL_H
+#ifndef CLEAVE_TOOLS_DRIVER_VERIFY_ORIGINALMODEL_H
+#define CLEAVE_TOOLS_DRIVER_VERIFY_ORIGINALMODEL_H
 
 #include "codegen/plan/Plan.h"
 #include "frontend/archive/TorchScriptFile.h"
+#include "runtime/base/TensorFile.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 
@@ -17,28 +18,42 @@ namespace cleave {
 /// flattens its result into the leaves of the outputs.
 class OriginalModel {
 public:
-  OriginalModel(const TorchScriptFile &file, const plan::Signature &signature);
-  /// Records the initial values of the plan's states, for `resetState`. Fails on states that are not
-  /// attributes of the model.
-  llvm::Error findStates(const plan::Plan &plan);
+  /// \param inputTree  of the signature; kept.
+  OriginalModel(const TorchScriptFile &file, const plan::Tree &inputTree);
+  /// Records the initial values of the states with these names, for the methods below. Fails on states that
+  /// are not attributes of the model.
+  llvm::Error findStates(llvm::ArrayRef<std::string> names);
   /// Restores these values.
   void resetState() const;
-  /// Fails if the module raises, or takes other arguments than the signature.
-  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs) const;
+  /// Copies of the states that are tensors, as the last run has left them.
+  std::vector<runtime::NamedTensor> stateTensors() const;
+  /// Gradients do not reach what an earlier run has left.
+  void detachState() const;
+  /// The leaves by the names that the plan gives them: `output.logits`. Fails if the module raises, or takes
+  /// other arguments than the signature.
+  llvm::Expected<std::vector<runtime::NamedTensor>> run(llvm::ArrayRef<at::Tensor> inputs) const;
+
+  /// Makes `run` interpret `program`, a variant of the module's forward whose first input is the module;
+  /// null: the module's own.
+  void setProgram(std::shared_ptr<torch::jit::Graph> program) { this->program = std::move(program); }
+  const torch::jit::Module &original() const { return module; }
 
 private:
   struct State {
-    c10::intrusive_ptr<c10::ivalue::Object> owner;
     std::string name;
+    c10::intrusive_ptr<c10::ivalue::Object> owner;
+    std::string attribute;
     /// The attribute's value, and a copy: a module may write to it in place.
     c10::IValue value, copy;
   };
+  c10::IValue interpret(std::vector<c10::IValue> stack) const;
 
   torch::jit::Module module;
   std::vector<State> states;
-  const plan::Signature &signature;
+  const plan::Tree &inputTree;
+  std::shared_ptr<torch::jit::Graph> program;
 };
 
 } // namespace cleave
 
-#endif // CLEAVE_TOOLS_DRIVER_ORIGINALMODEL_H
+#endif // CLEAVE_TOOLS_DRIVER_VERIFY_ORIGINALMODEL_H

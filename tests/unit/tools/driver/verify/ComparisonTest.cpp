@@ -1,5 +1,5 @@
 //===- ComparisonTest.cpp - What passes as the same tensor ----------------===//
-#include "tools/driver/Comparison.h"
+#include "tools/driver/verify/Comparison.h"
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 //===- OriginalModelTest.cpp - Calls that do not fit the module -----------===//
-#include "tools/driver/OriginalModel.h"
+#include "tools/driver/verify/OriginalModel.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -22,10 +22,9 @@ static std::unique_ptr<plan::Tree> tree(TreeKind kind, uint32_t leaf = 0) {
 static std::string callWith(const char *argument, std::vector<std::unique_ptr<plan::Tree>> given) {
   TorchScriptFile file{torch::jit::Module("m"), {}, nullptr};
   file.module.define(std::string("def forward(self, ") + argument + "):\n  return torch.ones([1])\n");
-  plan::Signature signature;
-  signature.input_tree = tree(TreeKind::Dict);
-  signature.input_tree->children = std::move(given);
-  return messageOf(OriginalModel(file, signature).run(at::Tensor(at::ones({2}))));
+  auto inputs = tree(TreeKind::Dict);
+  inputs->children = std::move(given);
+  return messageOf(OriginalModel(file, *inputs).run(at::Tensor(at::ones({2}))));
 }
 
 static std::string call(const char *argument, std::unique_ptr<plan::Tree> given) {

@@ -1,0 +1,333 @@
+//===- CompareTraining.cpp - Plans that train -----------------------------===//
+#include "tools/driver/verify/Comparison.h"
+#include "tools/driver/verify/GradientOracle.h"
+#include "tools/driver/verify/PlanComparison.h"
+#include "llvm/ADT/STLExtras.h"
+#include <ATen/ATen.h>
+#include <cmath>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+namespace cleave {
+
+using at::Tensor;
+using runtime::NamedTensor;
+using runtime::TrainedTensors;
+
+static constexpr size_t kSteps = 3;
+
+namespace {
+/// Three steps of the original.
+struct TrainedOriginal {
+  std::vector<double> losses, norms;
+  at::ScalarType lossDType;
+  /// By step and weight, before they are clipped.
+  std::vector<std::vector<Tensor>> gradients;
+  /// After the last step.
+  std::vector<Tensor> weights;
+  /// After the first.
+  std::vector<NamedTensor> states;
+};
+/// Three steps of the plan.
+struct TrainedPlan {
+  std::vector<double> losses, norms;
+  TrainedTensors first, last;
+};
+
+class TrainingComparison : public PlanComparison {
+public:
+  TrainingComparison(ComparedPlan compared, PlanTraining training, ComparedGradients gradients,
+                     TrainedTensors initial)
+      : compared(compared), training(std::move(training)), gradients(std::move(gradients)),
+        initial(std::move(initial)) {
+    // Plain SGD at a small rate would hide its gradients in the rounding of the weights.
+    const double first = this->training.usesAdam() ? 1e-3 : 0.05;
+    for (size_t step = 0; step < kSteps; ++step)
+      rates.push_back(float(first / double(step + 1)));
+  }
+
+  size_t calls() const override { return kSteps; }
+  llvm::Error runOriginal(llvm::ArrayRef<Inputs> calls) override;
+  llvm::Error comparePlan(llvm::ArrayRef<Inputs> calls, const VerifyReport::Compared &where,
+                          VerifyReport &report) override;
+
+private:
+  llvm::Expected<TrainedOriginal> trainOriginal(llvm::ArrayRef<Inputs> calls,
+                                                AutogradModel::Precision precision);
+  std::unique_ptr<torch::optim::Optimizer> makeOptimizer(llvm::ArrayRef<Tensor> weights) const;
+  llvm::Expected<TrainedPlan> trainPlan(llvm::ArrayRef<Inputs> calls);
+  /// \param wide  the original in float64; null: errors must be within what its float32 allows.
+  VerifyReport judge(const TrainedPlan &plan, const VerifyReport::Compared &where,
+                     const TrainedOriginal *wide) const;
+  VerifyReport::Compared judgeGradient(size_t index, const TrainedPlan &plan,
+                                       const TrainedOriginal *wide) const;
+  VerifyReport::Compared judgeWeight(size_t index, const TrainedPlan &plan,
+                                     const TrainedOriginal *wide) const;
+
+  const ComparedPlan compared;
+  const PlanTraining training;
+  ComparedGradients gradients;
+  const TrainedTensors initial;
+  std::vector<double> rates;
+  TrainedOriginal expected;
+};
+} // namespace
+
+//===- The original -------------------------------------------------------===//
+
+template <typename Options> static Options adamOptions(const plan::OptimizerConfig &config) {
+  return Options(0).betas({config.beta1, config.beta2}).eps(config.epsilon).weight_decay(config.weight_decay);
+}
+
+static std::unique_ptr<torch::optim::OptimizerOptions> optionsOf(const plan::OptimizerConfig &config) {
+  using namespace torch::optim;
+  switch (config.optimizer) {
+  case plan::Optimizer::Adam:
+    return std::make_unique<AdamOptions>(adamOptions<AdamOptions>(config));
+  case plan::Optimizer::AdamW:
+    return std::make_unique<AdamWOptions>(adamOptions<AdamWOptions>(config));
+  case plan::Optimizer::Sgd:
+    break;
+  }
+  return std::make_unique<SGDOptions>(
+      SGDOptions(0).momentum(config.momentum).nesterov(config.nesterov).weight_decay(config.weight_decay));
+}
+
+std::unique_ptr<torch::optim::Optimizer>
+TrainingComparison::makeOptimizer(llvm::ArrayRef<Tensor> weights) const {
+  using namespace torch::optim;
+  std::vector<OptimizerParamGroup> groups;
+  for (auto [weight, tensor] : llvm::zip(training.weights, weights))
+    groups.emplace_back(std::vector<Tensor>{tensor}, optionsOf(weight.optimizer));
+  switch (training.weights.front().optimizer.optimizer) {
+  case plan::Optimizer::Adam:
+    return std::make_unique<Adam>(groups);
+  case plan::Optimizer::AdamW:
+    return std::make_unique<AdamW>(groups);
+  case plan::Optimizer::Sgd:
+    break;
+  }
+  return std::make_unique<SGD>(groups, SGDOptions(0));
+}
+
+llvm::Expected<TrainedOriginal> TrainingComparison::trainOriginal(llvm::ArrayRef<Inputs> calls,
+                                                                  AutogradModel::Precision precision) {
+  TrainedOriginal result;
+  AutogradModel &model = *gradients.model;
+  model.begin(precision);
+  // Further weights are those that the plan lacks.
+  const std::vector<Tensor> weights = model.weights().take_front(training.weights.size());
+  auto optimizer = makeOptimizer(weights);
+  for (auto [step, inputs] : llvm::enumerate(calls)) {
+    auto found = model.run(inputs);
+    if (!found)
+      return found.takeError();
+    result.losses.push_back(found->loss.item<double>());
+    result.lossDType = found->loss.scalar_type();
+    for (auto [weight, gradient] : llvm::zip(weights, found->gradients))
+      weight.mutable_grad() = gradient.defined() ? gradient.clone() : gradient;
+    result.gradients.push_back(std::move(found->gradients));
+    result.norms.push_back(torch::nn::utils::clip_grad_norm_(
+        weights, training.clipNorm.value_or(std::numeric_limits<double>::infinity())));
+    if (!std::isfinite(result.norms.back()))
+      return llvm::createStringError("the gradients of the original are not finite");
+    for (auto &group : optimizer->param_groups())
+      group.options().set_lr(rates[step]);
+    optimizer->step();
+    if (step == 0)
+      result.states = model.stateTensors();
+  }
+  for (const Tensor &weight : weights)
+    result.weights.push_back(weight.detach().clone());
+  return result;
+}
+
+llvm::Error TrainingComparison::runOriginal(llvm::ArrayRef<Inputs> calls) {
+  return trainOriginal(calls, AutogradModel::Precision::Traced).moveInto(expected);
+}
+
+//===- The plan -----------------------------------------------------------===//
+
+llvm::Expected<TrainedPlan> TrainingComparison::trainPlan(llvm::ArrayRef<Inputs> calls) {
+  TrainedPlan result;
+  if (llvm::Error error = compared.session.restore(initial))
+    return error;
+  for (auto [step, given] : llvm::enumerate(calls)) {
+    Inputs inputs = given;
+    inputs[training.rateInput] = at::scalar_tensor(rates[step], at::kFloat);
+    inputs[training.stepInput] = at::scalar_tensor(double(step + 1), at::kFloat);
+    auto outputs = compared.session.run(inputs, {.signature = compared.index});
+    if (!outputs)
+      return outputs.takeError();
+    result.losses.push_back((*outputs)[training.lossOutput].item<double>());
+    result.norms.push_back((*outputs)[training.normOutput].item<double>());
+    if (step == 0)
+      if (llvm::Error error = compared.session.trainedTensors().moveInto(result.first))
+        return error;
+  }
+  if (llvm::Error error = compared.session.trainedTensors().moveInto(result.last))
+    return error;
+  return result;
+}
+
+static Tensor named(llvm::ArrayRef<NamedTensor> tensors, llvm::StringRef name) {
+  for (const NamedTensor &tensor : tensors)
+    if (tensor.name == name)
+      return tensor.tensor;
+  return {};
+}
+
+//===- Comparison ---------------------------------------------------------===//
+
+namespace {
+/// A gradient, and how far off rounding may be.
+struct RecoveredGradient {
+  Tensor gradient;
+  double rounding = 0;
+};
+} // namespace
+
+/// The clipped gradient of the first step in float64, from what the step has changed: the optimizer's first
+/// moment, or the weight. It has the weight decay of the optimizers that add it to the gradient.
+static RecoveredGradient recoverGradient(const PlanTraining::Weight &weight, const plan::Plan &plan,
+                                         const Tensor &before, const TrainedTensors &after, double rate) {
+  const plan::OptimizerConfig &config = weight.optimizer;
+  const Tensor changed = named(after.weights, weight.name);
+  if (!before.defined() || !changed.defined())
+    return {};
+  const double epsilon = epsilonOf(before.scalar_type());
+  const bool isAdam = config.optimizer != plan::Optimizer::Sgd;
+  RecoveredGradient result;
+  if (!config.states.empty()) {
+    const Tensor moment = named(after.states, plan.states[config.states.front()]->name);
+    if (!moment.defined())
+      return {};
+    result.gradient = moment.to(at::kDouble) / (isAdam ? 1 - config.beta1 : 1);
+    result.rounding = 4 * epsilon * largestOf(result.gradient);
+  } else {
+    result.gradient = (before.to(at::kDouble) - changed.to(at::kDouble)) / rate;
+    result.rounding = epsilon * (largestOf(before) + largestOf(changed)) / rate;
+  }
+  if (config.optimizer != plan::Optimizer::AdamW && config.weight_decay != 0) {
+    result.gradient = result.gradient - config.weight_decay * before.to(at::kDouble);
+    result.rounding += 4 * epsilon * config.weight_decay * largestOf(before);
+  }
+  return result;
+}
+
+VerifyReport::Compared TrainingComparison::judgeGradient(size_t index, const TrainedPlan &plan,
+                                                         const TrainedOriginal *wide) const {
+  RecoveredGradient found;
+  if (index < training.weights.size())
+    found = recoverGradient(training.weights[index], compared.session.plan(),
+                            named(initial.weights, training.weights[index].name), plan.first, rates.front());
+  // As gradients are divided before the update.
+  const double scale =
+      training.clipNorm ? std::max(1.0, (plan.norms.front() + 1e-6) / *training.clipNorm) : 1;
+  const Tensor gradient = found.gradient.defined() ? found.gradient * scale : found.gradient;
+  const Tensor &original = expected.gradients.front()[index];
+  VerifyReport::Compared result =
+      compareGradient(gradient, original, largestOf(expected.gradients.front()), found.rounding * scale);
+  if (!result.ok && wide)
+    compareWithFloat64(result, gradient, original, wide->gradients.front()[index]);
+  return result;
+}
+
+VerifyReport::Compared TrainingComparison::judgeWeight(size_t index, const TrainedPlan &plan,
+                                                       const TrainedOriginal *wide) const {
+  double largest = 0, largestOfModel = 0, error = 0;
+  for (size_t step = 0; step < kSteps; ++step) {
+    largest = std::max(largest, largestOf(expected.gradients[step][index]));
+    largestOfModel = std::max(largestOfModel, largestOf(expected.gradients[step]));
+    if (wide)
+      error = std::max(error,
+                       4 * largestDifference(expected.gradients[step][index], wide->gradients[step][index]));
+  }
+  const WeightSteps steps{training.usesAdam(), rates, allowedGradientError(largest, largestOfModel) + error,
+                          expected.gradients.front()[index]};
+  const Tensor found = named(plan.last.weights, training.weights[index].name);
+  VerifyReport::Compared result =
+      compareWeight(found.defined() ? found : at::zeros({0}), expected.weights[index], steps);
+  result.isAgainstFloat64 = wide != nullptr && error > 0;
+  return result;
+}
+
+/// A number of a step, which errors of the steps before have changed, too.
+static VerifyReport::Compared compareNumber(double found, double expected, double tolerance, double more) {
+  VerifyReport::Compared compared;
+  const double size = std::abs(expected);
+  compared.error = compared.maxAbsError = std::isnan(found) ? INFINITY : std::abs(found - expected);
+  compared.allowed = std::min(tolerance * std::max(1.0, size), 100 * tolerance * size) + more;
+  compared.maxRelError = compared.error == 0 ? 0 : compared.error / size;
+  compared.ok = compared.error <= compared.allowed;
+  return compared;
+}
+
+VerifyReport TrainingComparison::judge(const TrainedPlan &plan, const VerifyReport::Compared &where,
+                                       const TrainedOriginal *wide) const {
+  using Kind = VerifyReport::Kind;
+  VerifyReport report;
+  for (size_t step = 0; step < kSteps; ++step) {
+    const double later = step == 0 ? 1 : 10, tolerance = later * toleranceOf(expected.lossDType);
+    auto more = [&](auto numbers) {
+      return wide ? 4 * std::abs((expected.*numbers)[step] - (wide->*numbers)[step]) : 0;
+    };
+    addTo(report, Kind::Output, where,
+          compareNumber(plan.losses[step], expected.losses[step], tolerance, more(&TrainedOriginal::losses)),
+          "loss", step + 1);
+    // It is float32, whatever the gradients are.
+    addTo(report, Kind::Output, where,
+          compareNumber(plan.norms[step], expected.norms[step],
+                        std::max(10 * tolerance, 10 * later * toleranceOf(at::kFloat)),
+                        more(&TrainedOriginal::norms)),
+          "grad_norm", step + 1);
+  }
+  compareStates(plan.first.states, expected.states, where, 1, report);
+  for (auto [index, name] : llvm::enumerate(gradients.weights)) {
+    const bool isTrained = index < training.weights.size();
+    if (isTrained || expected.gradients.front()[index].defined())
+      addTo(report, Kind::Gradient, where, judgeGradient(index, plan, wide), name, 1);
+    if (isTrained)
+      addTo(report, Kind::Weight, where, judgeWeight(index, plan, wide), name, kSteps);
+  }
+  return report;
+}
+
+llvm::Error TrainingComparison::comparePlan(llvm::ArrayRef<Inputs> calls, const VerifyReport::Compared &where,
+                                            VerifyReport &report) {
+  auto plan = trainPlan(calls);
+  if (!plan)
+    return plan.takeError();
+  VerifyReport found = judge(*plan, where, nullptr);
+  if (!found.ok()) {
+    auto wide = trainOriginal(calls, AutogradModel::Precision::Float64);
+    if (wide)
+      found = judge(*plan, where, &*wide);
+    else
+      found.notes.push_back("the original does not train in float64: " + llvm::toString(wide.takeError()));
+  }
+  for (auto kind : {VerifyReport::Kind::Output, VerifyReport::Kind::Gradient, VerifyReport::Kind::Weight})
+    llvm::append_range(report.of(kind), found.of(kind));
+  llvm::append_range(report.notes, found.notes);
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<PlanComparison>> compareTraining(ComparedPlan compared, PlanTraining training,
+                                                                const AutogradOptions &options,
+                                                                const Inputs &inputs) {
+  std::vector<std::string> names;
+  for (const PlanTraining::Weight &weight : training.weights)
+    names.push_back(weight.name);
+  auto gradients = prepareGradients(compared, options, std::move(names), inputs);
+  if (!gradients)
+    return gradients.takeError();
+  auto initial = compared.session.trainedTensors();
+  if (!initial)
+    return initial.takeError();
+  return std::make_unique<TrainingComparison>(compared, std::move(training), std::move(*gradients),
+                                              std::move(*initial));
+}
+
+} // namespace cleave

@@ -1,0 +1,154 @@
+//===- PlanTraining.cpp ---------------------------------------------------===//
+#include "tools/driver/verify/PlanTraining.h"
+#include "ir/autograd/AddOptimizer.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/GlobPattern.h"
+#include <set>
+
+namespace cleave {
+
+static llvm::Error unknown(const char *what) {
+  return llvm::createStringError(llvm::Twine("found a plan that trains ") + what +
+                                 ", expected one of compile --train; verify one that it has made");
+}
+
+static void forEachUpdate(
+    const plan::Plan &plan,
+    llvm::function_ref<void(const plan::Program &, const plan::Block &, const plan::Instruction &)> use) {
+  for (auto &program : plan.programs)
+    if (program->phase == plan::Phase::Update)
+      for (auto &block : program->blocks)
+        for (auto &instruction : block->instructions)
+          if (instruction->kind == plan::InstructionKind::WeightUpdate)
+            use(*program, *block, *instruction);
+}
+
+/// The divisor of the operations that make `slot`, a grad_scale: max(1, (norm + 1e-6) / clipNorm).
+static std::optional<double> clipNormOf(const plan::Plan &plan, const plan::Program &program,
+                                        const plan::Block &block, uint32_t slot) {
+  llvm::DenseMap<uint32_t, const plan::Instruction *> makers;
+  for (auto &instruction : block.instructions)
+    for (uint32_t result : instruction->results)
+      makers[result] = instruction.get();
+  llvm::DenseMap<uint32_t, const plan::Constant *> constants;
+  for (auto &constant : program.constants)
+    constants[constant->slot] = constant->value.get();
+  constexpr int kMostOperations = 8;
+  for (int i = 0; i < kMostOperations; ++i) {
+    const plan::Instruction *maker = makers.lookup(slot);
+    if (!maker || maker->kind != plan::InstructionKind::Call || maker->operands.empty() ||
+        maker->op >= plan.operators.size())
+      return std::nullopt;
+    if (llvm::StringRef(plan.operators[maker->op]).starts_with("aten::div") && maker->operands.size() > 1)
+      if (const plan::Constant *divisor = constants.lookup(maker->operands[1]))
+        return divisor->kind == plan::ConstantKind::Int ? double(divisor->integer) : divisor->real;
+    slot = maker->operands[0];
+  }
+  return std::nullopt;
+}
+
+static bool isNone(const plan::Program &program, uint32_t slot) {
+  return llvm::any_of(program.constants, [&](auto &constant) {
+    return constant->slot == slot && constant->value->kind == plan::ConstantKind::None;
+  });
+}
+
+/// Finds inputs and outputs of the step. The tree is that of the model beside the inputs that a step adds.
+static bool findLeaves(const plan::Signature &signature, PlanTraining &training) {
+  auto indexOf = [](const auto &all, auto isWanted, size_t &index) {
+    auto found = llvm::find_if(all, isWanted);
+    index = found - all.begin();
+    return found != all.end();
+  };
+  auto hasRole = [](llvm::StringRef role) { return [role](auto &input) { return input->role == role; }; };
+  auto hasName = [](llvm::StringRef name) { return [name](auto &output) { return output->name == name; }; };
+  training.inputTree = signature.input_tree.get();
+  // Each added input wraps the former tree.
+  for (int i = 0; i < 2; ++i) {
+    const plan::Tree &tree = *training.inputTree;
+    auto inner = llvm::find(tree.keys, "inputs");
+    if (tree.kind != plan::TreeKind::Dict || inner == tree.keys.end())
+      return false;
+    training.inputTree = tree.children[inner - tree.keys.begin()].get();
+  }
+  return indexOf(signature.inputs, hasRole(kLearningRateRole), training.rateInput) &&
+         indexOf(signature.inputs, hasRole(kStepRole), training.stepInput) &&
+         indexOf(signature.outputs, hasName("loss"), training.lossOutput) &&
+         indexOf(signature.outputs, hasName("grad_norm"), training.normOutput);
+}
+
+llvm::Expected<std::optional<PlanTraining>> trainingOf(const plan::Plan &plan) {
+  PlanTraining training;
+  bool isClippedOddly = false;
+  forEachUpdate(plan,
+                [&](const plan::Program &program, const plan::Block &block, const plan::Instruction &update) {
+                  const plan::Weight &weight = *plan.weights[update.op];
+                  training.weights.push_back({weight.name, weight.aliases, *update.optimizer});
+                  const uint32_t scale = update.operands[3];
+                  if (isNone(program, scale))
+                    return;
+                  auto clipNorm = clipNormOf(plan, program, block, scale);
+                  isClippedOddly |= !clipNorm || (training.clipNorm && training.clipNorm != clipNorm);
+                  training.clipNorm = clipNorm;
+                });
+  if (training.weights.empty()) {
+    if (llvm::any_of(plan.weights, [](auto &weight) { return weight->trainable; }))
+      return unknown("without an optimizer");
+    return std::nullopt;
+  }
+  if (isClippedOddly)
+    return unknown("and scales gradients by what is no clipped norm");
+  if (llvm::any_of(training.weights, [&](const PlanTraining::Weight &weight) {
+        return weight.optimizer.optimizer != training.weights.front().optimizer.optimizer;
+      }))
+    return unknown("by several optimizers");
+  if (plan.signatures.size() != 1 || !findLeaves(*plan.signatures.front(), training))
+    return unknown("with other inputs or outputs");
+  return training;
+}
+
+llvm::Error PlanTraining::setOptions(const UpdateOptions &options) {
+  auto given = parseOptimizer(options.optimizer);
+  if (!given)
+    return given.takeError();
+  std::vector<llvm::GlobPattern> exempt;
+  for (const std::string &pattern : options.noDecay) {
+    auto glob = llvm::GlobPattern::create(pattern);
+    if (!glob)
+      return glob.takeError();
+    exempt.push_back(std::move(*glob));
+  }
+  auto isExempt = [&](llvm::StringRef name) {
+    return llvm::any_of(exempt, [&](const llvm::GlobPattern &glob) { return glob.match(name); });
+  };
+  clipNorm = options.clipNorm;
+  for (Weight &weight : weights) {
+    plan::OptimizerConfig &config = weight.optimizer;
+    config.optimizer = given->optimizer == Optimizer::Sgd    ? plan::Optimizer::Sgd
+                       : given->optimizer == Optimizer::Adam ? plan::Optimizer::Adam
+                                                             : plan::Optimizer::AdamW;
+    config.weight_decay =
+        isExempt(weight.name) || llvm::any_of(weight.aliases, isExempt) ? 0 : given->weightDecay;
+    config.momentum = given->momentum;
+    config.nesterov = given->nesterov;
+    config.beta1 = given->beta1;
+    config.beta2 = given->beta2;
+    config.epsilon = given->epsilon;
+  }
+  return llvm::Error::success();
+}
+
+std::vector<std::string> modelStates(const plan::Plan &plan) {
+  std::set<uint32_t> ofOptimizers;
+  forEachUpdate(plan, [&](const plan::Program &, const plan::Block &, const plan::Instruction &update) {
+    ofOptimizers.insert(update.optimizer->states.begin(), update.optimizer->states.end());
+  });
+  std::vector<std::string> names;
+  for (auto [index, state] : llvm::enumerate(plan.states))
+    if (state->scope != plan::StateScope::Step && !ofOptimizers.count(index))
+      names.push_back(state->name);
+  return names;
+}
+
+} // namespace cleave
