@@ -141,6 +141,37 @@ def AttachLoss : Pass<"attach-loss", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
+def AccumulateLoss : Pass<"accumulate-loss", "::mlir::func::FuncOp"> {
+  let summary = "makes the loss of a micro-batch a term of the batch's loss";
+  let description = [{
+    Before differentiate, where micro-batches accumulate gradients:
+    ```mlir
+    %loss = aten.cross_entropy_loss(%logits, %labels, %none, %mean, %ignored, %smoothing) : … -> tensor<f32>
+    return %loss : tensor<f32>
+    // becomes
+    %counts = aten.ne.Scalar(%labels, %ignored) : …
+    %count = aten.sum(%counts, %none) : …
+    %sum = aten.cross_entropy_loss(%logits, %labels, %none, %reduction_sum, %ignored, %smoothing) : … -> tensor<f32>
+    %mean = aten.div.Tensor(%sum, %count, which is 1 where it is 0) : …
+    %term = aten.mul.Tensor(%mean, %count) : …
+    return %term, %count : …
+    ```
+    The batch's loss is the sum of the terms of its micro-batches, divided by the sum of their weights; its gradient likewise. The
+    weight, a further result marked `cleave.loss_weight`, is what the loss is a mean over: labels that count (or the sum of the
+    weights of their classes); the divisor of a quotient of two sums, if it depends on inputs alone; samples, of a mean over
+    elements. A loss that is a sum has none.
+
+    Marks the function with `cleave.split_batch = "batch"`: later passes need not ask whether the batch may be split. Fails at the
+    first operation that makes more of a micro-batch than rows and the loss's own sums and means (as batch norm in training
+    mode). Terms of the loss that are not linear in these, as losses of routers, are those of each micro-batch, and named in
+    `cleave.inexact_loss`. Needs types and folded sizes; infers none.
+  }];
+  let options = [
+    Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss, as in differentiate">,
+    Option<"batch", "batch", "std::string", "\"batch\"", "the dimension that is the batch">];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
 def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
   let summary = "adds the gradients of a loss to the results";
   let description = [{

@@ -4,6 +4,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/Signature.h"
 #include "ir/autograd/Differentiate.h"
+#include "ir/autograd/LossResult.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -90,7 +91,7 @@ llvm::Expected<OptimizerOptions> parseOptimizer(StringRef text) {
 //===- The function -------------------------------------------------------===//
 
 /// Name of the accumulated loss. Update programs read only states, so the loss reaches them as a sum.
-static constexpr llvm::StringLiteral kLossSum = "loss";
+static constexpr llvm::StringLiteral kLossSum = "loss", kWeightSum = "loss_weight";
 
 namespace {
 class StepBuilder {
@@ -136,6 +137,10 @@ private:
   /// True unless an option exempts it by one of its names.
   bool usesWeightDecay(ParamOp weight) const;
   void accumulate();
+  /// A state to which the program of each micro-batch adds `term`.
+  void accumulate(StringRef state, Value term);
+  /// Divides by the weight of the batch.
+  Value averaged(Value sum) { return weight ? call("aten.div.Tensor", {sum, weight}) : sum; }
   Value globalNorm();
   void update(ParamOp weight, Value gradient, Value gradScale, Value foundInf);
   void setResults(Value gradientNorm);
@@ -146,6 +151,8 @@ private:
   OpBuilder b;
   Location location;
   Value loss, rate, step;
+  /// The weight of the micro-batch; then, in the update, that of the batch. Null where there is none.
+  Value weight;
   /// By weight: its gradient; then, in the update, the sum of it.
   llvm::MapVector<ParamOp, Value> gradients;
 };
@@ -164,6 +171,8 @@ LogicalResult StepBuilder::findResults() {
   for (OpOperand &result : terminator->getOpOperands()) {
     if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
       loss = result.get();
+    if (function.getResultAttr(result.getOperandNumber(), kLossWeightAttr))
+      weight = result.get();
     auto attribute = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), kNameAttr);
     StringRef name = attribute ? attribute.getValue() : "";
     if (auto param = name.consume_front(gradientName("")) ? params.lookup(name) : ParamOp())
@@ -245,9 +254,17 @@ void StepBuilder::accumulate() {
   for (auto &[weight, gradient] : gradients)
     gradient = create<ReadSumOp>(weight.getLoc(), gradient.getType(),
                                  stateName(gradientName(weight.getName())), ShardingAttr());
+  accumulate(kLossSum, loss);
+  if (weight) {
+    accumulate(kWeightSum, weight);
+    weight = create<ReadSumOp>(location, weight.getType(), stateName(kWeightSum), ShardingAttr());
+  }
+}
+
+void StepBuilder::accumulate(StringRef state, Value term) {
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointAfterValue(loss);
-  b.create<AccumulateOp>(location, stateName(kLossSum), loss, ShardingAttr());
+  b.setInsertionPointAfterValue(term);
+  b.create<AccumulateOp>(location, stateName(state), term, ShardingAttr());
 }
 
 /// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too.
@@ -257,8 +274,8 @@ Value StepBuilder::globalNorm() {
     norms.push_back(norm(gradient, cast<RankedTensorType>(gradient.getType()).getElementType().isF64()));
   auto list =
       create<ListOp>(location, ListType::get(b.getContext(), UnknownTensorType::get(b.getContext())), norms);
-  return norm(call("aten.stack", {list, constant(b.getI64Type(), b.getI64IntegerAttr(0))}),
-              /*isFloat64=*/false);
+  return averaged(norm(call("aten.stack", {list, constant(b.getI64Type(), b.getI64IntegerAttr(0))}),
+                       /*isFloat64=*/false));
 }
 
 void StepBuilder::update(ParamOp weight, Value gradient, Value gradScale, Value foundInf) {
@@ -301,12 +318,17 @@ LogicalResult StepBuilder::build() {
   step = addInput(kStepRole);
   accumulate();
   const Value gradientNorm = globalNorm();
-  const Value lossSum = create<ReadSumOp>(location, loss.getType(), stateName(kLossSum), ShardingAttr());
-  Value gradScale = none();
+  const Value lossSum =
+      averaged(create<ReadSumOp>(location, loss.getType(), stateName(kLossSum), ShardingAttr()));
+  if (function->hasAttr(kSplitBatchAttr))
+    loss = lossSum;
+  Value gradScale = weight ? weight : none();
   if (options.clipNorm) {
     const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
     const Value margin = call("aten.add.Scalar", {gradientNorm, real(1e-6), one});
-    gradScale = call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
+    const Value excess =
+        call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
+    gradScale = weight ? call("aten.mul.Tensor", {excess, weight}) : excess;
   }
   const Value isFinite =
       call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});

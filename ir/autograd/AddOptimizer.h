@@ -41,8 +41,9 @@ llvm::Expected<OptimizerOptions> parseOptimizer(llvm::StringRef text);
 ///
 /// Adds two scalar float32 inputs, found by role: `learning_rate`, and `step` (number of the step, from 1).
 /// Their names are the roles, with `train.` in front if the model has such an input. All results are replaced
-/// by `loss`, before the update, and `grad_norm` (float32), the global L2 norm before clipping. If one of
-/// these is not finite, the update changes no weight and no optimizer state. Types of the new operations are
+/// by `loss`, before the update, and `grad_norm` (float32), the global L2 norm before clipping. In a function
+/// that accumulates its loss (kSplitBatchAttr), all are those of the whole batch. If one of these is not
+/// finite, the update changes no weight and no optimizer state. Types of the new operations are
 /// unknown until `infer-types` has run.
 ///
 /// Fails with a diagnostic if no result is marked as the loss, no gradient is there, or a weight is complex.

@@ -3,6 +3,7 @@
 #include "ir/Signature.h"
 #include "ir/autograd/CallBuilder.h"
 #include "ir/autograd/DifferentiableForms.h"
+#include "ir/autograd/LossResult.h"
 #include "ir/autograd/VjpBuilder.h"
 #include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
@@ -40,7 +41,6 @@ private:
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
     return name ? name.getValue() : StringRef();
   }
-  std::optional<unsigned> indexOfLoss();
   /// Why the type of the loss is not known without data.
   std::string reasonOfUnknown() const;
   LogicalResult checkLoss(unsigned index);
@@ -207,33 +207,6 @@ std::string Differentiator::reasonOfUnknown() const {
     return WalkResult::interrupt();
   });
   return reason;
-}
-
-/// The result that is the loss; nothing, with a diagnostic, if none is, or several may be.
-std::optional<unsigned> Differentiator::indexOfLoss() {
-  const unsigned results = function.getNumResults();
-  const std::string wanted = options.loss.empty() ? "loss" : options.loss;
-  SmallVector<unsigned> exact, suffixed;
-  std::string names;
-  for (unsigned i = 0; i < results; ++i) {
-    auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
-    names += (i ? ", " : "") + (name ? name.str() : "result " + std::to_string(i));
-    if (name && name.getValue() == wanted)
-      exact.push_back(i);
-    else if (name && name.getValue().ends_with("." + wanted))
-      suffixed.push_back(i);
-  }
-  const SmallVector<unsigned> &found = exact.empty() ? suffixed : exact;
-  if (found.size() == 1)
-    return found[0];
-  if (options.loss.empty() && results == 1)
-    return 0;
-  function.emitError()
-      << "the loss: found " << (names.empty() ? "no results" : names) << ", expected "
-      << (found.empty() ? "a result '" : "one result '") << wanted
-      << "'; name one of these, attach a loss of one (mse(output, target)), or trace the model "
-      << "with labels";
-  return std::nullopt;
 }
 
 LogicalResult Differentiator::checkLoss(unsigned index) {
@@ -525,7 +498,7 @@ void Differentiator::addResults() {
 }
 
 LogicalResult Differentiator::run() {
-  auto index = indexOfLoss();
+  auto index = indexOfLoss(function, options.loss);
   if (!index)
     return failure();
   function.setResultAttr(*index, kLossAttr, UnitAttr::get(function.getContext()));

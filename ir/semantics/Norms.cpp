@@ -196,9 +196,9 @@ void addNorms(SemanticsTable &table) {
              "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
              "aten.logsumexp", "aten.count_nonzero"},
             {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = reduces});
-  table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.median",
-             "aten.glu", "aten.cross_entropy_loss"},
-            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = needsWhole});
+  table.add(
+      {"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.median", "aten.glu"},
+      {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = needsWhole});
   table.add({"aten.sort", "aten.argsort"}, {.hasStaticResultTypes = true,
                                             .permutationRole = PermutationRole::Sort,
                                             .lastResultIsIndices = true,

@@ -38,12 +38,14 @@ static const SemanticsTable &table() {
     addContractions(table);
     addConvolutions(table);
     addNorms(table);
+    addLosses(table);
     addShapes(table);
     addIndexing(table);
     addScalars(table);
     addCollectives(table);
     addAliasing(table);
     addGradients(table);
+    addLinearity(table);
     return table;
   }();
   return instance;
@@ -56,6 +58,26 @@ const OpSemantics &semanticsOf(StringRef irName) {
   StringRef base = irName.substr(0, irName.find('.', irName.find('.') + 1));
   const OpSemantics *family = table().find(base);
   return family ? *family : unknown;
+}
+
+/// True if the operand holds integers.
+static bool isIntegral(Value value) {
+  auto tensor = dyn_cast<RankedTensorType>(value.getType());
+  return tensor && isa<IntegerType>(tensor.getElementType());
+}
+
+Reduction reductionOf(OperatorOp op) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  if (!semantics.lossReduction.empty()) {
+    const auto how = constantInt(op, semantics.lossReduction);
+    if (how == 1)
+      return semantics.meanWeight && isIntegral(op->getOperand(1)) ? Reduction::WeightedMean
+                                                                   : Reduction::Mean;
+    return how == 2 ? Reduction::Sum : Reduction::Other;
+  }
+  if (semantics.isContraction || !semantics.isSumOverReduceFactors)
+    return Reduction::Other;
+  return semantics.isMean ? Reduction::Mean : Reduction::Sum;
 }
 
 std::optional<OpShardingRule> opShardingRuleOf(OperatorOp op, const ExampleShapes &shapes) {

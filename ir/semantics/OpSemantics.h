@@ -44,6 +44,22 @@ enum class ResultDType {
   Bool,
 };
 
+/// In which of its floating-point tensor operands the result is linear, with the others fixed.
+enum class Linearity {
+  None,
+  All,   ///< in all together: a sum, a view
+  Each,  ///< in each: a product
+  First, ///< in the first: a quotient
+};
+
+/// How the result of a reduction follows from the results of parts of its Reduce factors.
+enum class Reduction {
+  Other,
+  Sum,          ///< their sum
+  Mean,         ///< their mean, weighted by the elements of each part
+  WeightedMean, ///< their mean, weighted by what OpSemantics::meanWeight counts in each part
+};
+
 struct OpSemantics {
   /// The table has an entry. Without one an operator is legal, is never sharded, and is reported.
   bool isKnown = false;
@@ -90,6 +106,12 @@ struct OpSemantics {
   /// For an operator with isSumOverReduceFactors: each part is weighted by its share of the elements
   /// averaged.
   bool isMean = false;
+  Linearity linearity = Linearity::None;
+  /// Of a loss: the argument that is 0 for no reduction, 1 for the mean, 2 for the sum.
+  llvm::StringLiteral lossReduction = "";
+  /// Of a loss whose mean over class indices (operand 1) is weighted: builds the sum of the weights, a tensor
+  /// of one element, at the builder's insertion point.
+  mlir::Value (*meanWeight)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
   /// Tensor argument of a contraction that may have a wider dtype than the others.
   llvm::StringLiteral widerArgument = "";
   /// Tensor argument that is added to a contraction: a bias or, if it is no weight, perhaps a mask.
@@ -176,6 +198,9 @@ const OpSemantics &semanticsOf(llvm::StringRef irName);
 /// True for an operator that only autograd calls: the backward pass of another one, or a forward pass that
 /// also gives what that needs.
 bool isOfAutograd(llvm::StringRef irName);
+
+/// How the results of parts of the operands give the result of the call.
+Reduction reductionOf(OperatorOp op);
 
 /// The sharding rule of one call; nothing if every operand is needed whole.
 std::optional<OpShardingRule> opShardingRuleOf(OperatorOp op, const ExampleShapes &shapes);

@@ -35,6 +35,7 @@ void addElementwise(SemanticsTable &table);
 void addContractions(SemanticsTable &table);
 void addConvolutions(SemanticsTable &table);
 void addNorms(SemanticsTable &table);
+void addLosses(SemanticsTable &table);
 void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
 void addScalars(SemanticsTable &table);
@@ -42,6 +43,7 @@ void addCollectives(SemanticsTable &table);
 /// Must be called after the other families.
 void addAliasing(SemanticsTable &table);
 void addGradients(SemanticsTable &table);
+void addLinearity(SemanticsTable &table);
 
 } // namespace cleave
 

@@ -294,6 +294,17 @@ static OpSemantics sized(OpSemantics entry, llvm::StringLiteral sizes) {
   return entry;
 }
 
+/// Indices to rows of all classes.
+static std::optional<OpShardingRule> addsClasses(OperatorOp op, const ExampleShapes &shapes) {
+  return einsumRule("... -> ...c", "c:replicated", operandShapes(op, shapes), resultShapes(op, shapes));
+}
+
+/// Each result is its operand in the shape of all together.
+static std::optional<OpShardingRule> broadcasts(OperatorOp op, const ExampleShapes &shapes) {
+  const SmallVector<OptionalShape> operands = operandShapes(op, shapes);
+  return elementwiseRule(operands, broadcastShape(operands));
+}
+
 void addShapes(SemanticsTable &table) {
   table.add({"aten.alias"},
             {.isView = true, .identityOf = sameOperand, .shardingRule = broadcastsTo, .viewInverse = passed});
@@ -356,6 +367,7 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.unbind"}, {.isView = true, .shardingRule = drops, .viewInverse = stacked});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},
             {.isView = true});
+  table.add({"aten.broadcast_tensors"}, {.shardingRule = broadcasts});
   table.add({"aten.cat", "aten.concat"}, {.shardingRule = cutsAlong, .indexMap = concatIndexMap});
   table.add({"aten.repeat_interleave"}, {.shardingRule = cutsAlong, .indexMap = interleaveIndexMap});
   table.add({"aten.slice_scatter"}, {.shardingRule = cutsAlong});
@@ -372,9 +384,8 @@ void addShapes(SemanticsTable &table) {
   // Its list may be shorter than the result's dimensions.
   table.add({"aten.tile"}, {.shardingRule = repeats});
   table.add({"aten.stack"}, {.shardingRule = stacks});
-  table.add({"aten.select_scatter", "aten.diagonal_scatter", "aten.meshgrid", "aten.broadcast_tensors",
-             "aten.one_hot"},
-            {});
+  table.add({"aten.one_hot"}, {.shardingRule = addsClasses});
+  table.add({"aten.select_scatter", "aten.diagonal_scatter", "aten.meshgrid"}, {});
 }
 
 } // namespace cleave

@@ -31,6 +31,19 @@ SmallVector<OptionalShape> resultShapes(OperatorOp op, const ExampleShapes &shap
   return shapesOf(op->getResults(), shapes);
 }
 
+SmallVector<int64_t> broadcastShape(ArrayRef<OptionalShape> shapes) {
+  SmallVector<int64_t> whole;
+  for (const OptionalShape &shape : shapes) {
+    if (!shape)
+      continue;
+    if (shape->size() > whole.size())
+      whole.insert(whole.begin(), shape->size() - whole.size(), 1);
+    for (auto [size, own] : llvm::zip(MutableArrayRef(whole).take_back(shape->size()), *shape))
+      size = size == 1 ? own : size;
+  }
+  return whole;
+}
+
 std::optional<int64_t> constantInt(OperatorOp op, StringRef argument) {
   auto number = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument(argument));
   if (!number)

@@ -16,6 +16,9 @@ llvm::SmallVector<mlir::Value> flatOperands(OperatorOp op);
 llvm::SmallVector<OptionalShape> operandShapes(OperatorOp op, const ExampleShapes &shapes);
 llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const ExampleShapes &shapes);
 
+/// The shape that tensors of these shapes are broadcast to.
+llvm::SmallVector<int64_t> broadcastShape(llvm::ArrayRef<OptionalShape> shapes);
+
 /// The value of a constant integer, bool or list argument; nothing if it is no constant or None.
 std::optional<int64_t> constantInt(OperatorOp op, llvm::StringRef argument);
 std::optional<llvm::SmallVector<int64_t>> constantInts(OperatorOp op, llvm::StringRef argument);

@@ -124,6 +124,12 @@ void MemoryWalk::addSum(Value value) {
 StageMemory MemoryWalk::run(const StageBody &body) {
   llvm::for_each(body.requestInputs, [&](Value value) { ignore(value); });
   llvm::for_each(body.inputs, [&](Value value) { hold(value); });
+  // From the second micro-batch on, all sums are there from the start, which takes most.
+  if (microbatches > 1)
+    for (Operation *op : body.ops)
+      if (auto accumulate = dyn_cast<AccumulateOp>(op);
+          accumulate && sums.insert(accumulate.getName()).second)
+        live += bytesOfSum(accumulate.getValue());
   memory.activationBytes = live;
   for (Operation *op : body.ops) {
     visit(op);

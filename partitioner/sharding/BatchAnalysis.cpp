@@ -1,11 +1,11 @@
 //===- BatchAnalysis.cpp - Can the batch be split? ------------------------===//
 #include "partitioner/sharding/BatchAnalysis.h"
 #include "ir/Schemas.h"
-#include "ir/semantics/OpSemantics.h"
+#include "ir/autograd/LossResult.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/graph/UsedValues.h"
+#include "partitioner/sharding/BatchWalk.h"
 #include "partitioner/sharding/ProbeShapes.h"
-#include "partitioner/sharding/TokenPermutation.h"
 
 using namespace mlir;
 
@@ -84,59 +84,17 @@ static StringRef describe(FactorKind kind) {
   }
 }
 
-namespace {
-/// Walks a function in program order.
-class BatchWalk {
-public:
-  BatchWalk(func::FuncOp function, StringRef name)
-      : function(function), name(name), shapes(probeShapes(function).resized(name, kProbeSize)),
-        orders(name, shapes) {}
+BatchWalk::BatchWalk(func::FuncOp function, StringRef name, bool allowsRandom)
+    : function(function), name(name), shapes(probeShapes(function).resized(name, kProbeSize)),
+      allowsRandom(allowsRandom), orders(name, shapes) {}
 
-  std::optional<BatchObstacle> run();
+bool BatchWalk::holds(Value value) const { return mentions(value.getType(), name) || lists.count(value); }
 
-private:
-  using Found = std::optional<BatchObstacle>;
-  Found obstacle(Operation *op, const Twine &reason) const { return BatchObstacle{op, reason.str()}; }
-  bool holds(Value value) const { return mentions(value.getType(), name) || lists.count(value); }
-  std::optional<unsigned> dimensionIn(Value value) const {
-    auto list = lists.find(value);
-    return list != lists.end() ? list->second : dimensionHolding(value.getType(), name);
-  }
-
-  /// True if dimension `dim` of the tensor is exactly the batch, so that index n is sample n.
-  bool isOneRowASample(Value tensor, unsigned dim) const {
-    auto dims = dimsOf(tensor.getType());
-    return dim < dims.size() && dims[dim] == name;
-  }
-
-  Found visit(Operation *op);
-  Found visitRegions(Operation *op);
-  Found visitState(ReadStateOp state) const;
-  Found visitUpdate(WriteStateOp update) const;
-  void visitAggregate(Operation *op);
-  Found visitItems(Operation *op);
-  Found visitOperator(OperatorOp op);
-  Found applyRule(OperatorOp op, ArrayRef<Value> operands);
-  Found sortObstacle(Operation *op) const { return obstacle(orders.sortBefore(op), "needs the whole of"); }
-  bool isWholeRange(OperatorOp op) const;
-  Found checkSizes(OperatorOp op);
-  Found checkOperand(OperatorOp op, const OpShardingRule &rule, ArrayRef<Value> operands, unsigned i,
-                     std::optional<unsigned> &factor) const;
-  Found checkPositions(OperatorOp op, const OpShardingRule &rule, ArrayRef<Value> operands);
-  Found checkResults(OperatorOp op, const OpShardingRule &rule, std::optional<unsigned> factor);
-
-  func::FuncOp function;
-  StringRef name;
-  ExampleShapes shapes;
-  /// Lists of tensors that hold the batch, with its dimension in each item.
-  llvm::DenseMap<Value, unsigned> lists;
-  /// Numbers, and lists of numbers, that depend on the batch's size.
-  llvm::DenseSet<Value> numbers;
-  /// Tensors whose values are indices of samples or of rows of the batch.
-  llvm::DenseSet<Value> positions;
-  TokenPermutation orders;
-};
-} // namespace
+/// True if dimension `dim` of the tensor is exactly the batch, so that index n is sample n.
+bool BatchWalk::isOneRowASample(Value tensor, unsigned dim) const {
+  auto dims = dimsOf(tensor.getType());
+  return dim < dims.size() && dims[dim] == name;
+}
 
 /// Lists, tuples and dictionaries: operators and item accesses look through them at the items.
 void BatchWalk::visitAggregate(Operation *op) {
@@ -273,7 +231,7 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   bool readsIt = llvm::any_of(operands, [&](Value value) { return holds(value); });
   bool makesIt = llvm::any_of(op->getResults(), [&](Value value) { return holds(value); });
   bool usesSize = llvm::any_of(op->getOperands(), [&](Value value) { return numbers.contains(value); });
-  if (isRandom(op))
+  if (isRandom(op) && !allowsRandom)
     return obstacle(op, "draws random numbers, others for each part of");
   if (semantics.isScalar && orders.sortBefore(op))
     return sortObstacle(op);
@@ -316,6 +274,43 @@ BatchWalk::Found BatchWalk::applyRule(OperatorOp op, ArrayRef<Value> operands) {
   if (Found found = checkPositions(op, *rule, operands))
     return found;
   return checkResults(op, *rule, factor);
+}
+
+bool BatchWalk::isBatchSize(Value value) const {
+  if (auto size = value.getDefiningOp<SizeOp>())
+    return dependenceOf(size.getExpression(), name) == Dependence::Proportional;
+  // As a tensor, or a float.
+  auto call = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
+  if (!call || call->getNumOperands() != 1)
+    return false;
+  const OpSemantics &semantics = semanticsOf(call.getName());
+  return semantics.isScalar && semantics.linearity == Linearity::All && isBatchSize(call->getOperand(0));
+}
+
+std::optional<Reduction> BatchWalk::reductionOf(OperatorOp op) const {
+  SmallVector<Value> operands = flatOperands(op);
+  auto hasBatch = [&](Value value) { return holds(value); };
+  if (llvm::none_of(operands, hasBatch) || llvm::any_of(op->getResults(), hasBatch))
+    return std::nullopt;
+  auto rule = opShardingRuleOf(op, shapes);
+  if (!rule)
+    return std::nullopt;
+  std::optional<unsigned> factor;
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    if (numbers.contains(operand) || positions.contains(operand) || orders.sortOf(operand))
+      return std::nullopt;
+    if (!holds(operand))
+      continue;
+    auto dim = dimensionIn(operand);
+    if (!dim || i >= rule->operands.size() || *dim >= rule->operands[i].size() ||
+        rule->operands[i][*dim].empty())
+      return std::nullopt;
+    const unsigned own = rule->operands[i][*dim].front();
+    if (rule->factors[own].kind != FactorKind::Reduce || factor.value_or(own) != own)
+      return std::nullopt;
+    factor = own;
+  }
+  return cleave::reductionOf(op);
 }
 
 /// Parts of the batch have parts of a state with rows.
@@ -376,7 +371,7 @@ BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
     auto size = dyn_cast<SizeOp>(inner);
     touches |= size && dependenceOf(size.getExpression(), name) != Dependence::None;
     touches |= llvm::any_of(inner->getResults(), [&](Value value) { return holds(value); });
-    if (auto call = dyn_cast<OperatorOp>(inner); call && isRandom(call) && !found)
+    if (auto call = dyn_cast<OperatorOp>(inner); call && isRandom(call) && !allowsRandom && !found)
       found = obstacle(inner, "draws random numbers, others for each part of");
     if (auto state = dyn_cast<ReadStateOp>(inner); state && !found)
       found = visitState(state);
@@ -384,7 +379,7 @@ BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
   return touches ? obstacle(op, "is control flow on") : found;
 }
 
-BatchWalk::Found BatchWalk::run() {
+BatchWalk::Found BatchWalk::checkInputs() {
   SizeLimits limits = limitsOf(function).lookup(name);
   if (limits.divisibleBy > 1)
     return obstacle(function, "runs at multiples only of");
@@ -396,6 +391,12 @@ BatchWalk::Found BatchWalk::run() {
   for (Value argument : function.getArguments())
     if (holds(argument) && !holdsIt(argument))
       return obstacle(function, "has an input that is not proportional to");
+  return std::nullopt;
+}
+
+BatchWalk::Found BatchWalk::run() {
+  if (Found found = checkInputs())
+    return found;
   for (Operation &op : function.getBody().front().without_terminator())
     if (Found found = visit(&op))
       return found;
@@ -405,7 +406,7 @@ BatchWalk::Found BatchWalk::run() {
       return obstacle(sort, "needs the whole of");
     else if (positions.contains(output) || numbers.contains(output))
       return obstacle(function, "gives numbers that count");
-    else if (!isa<RankedTensorType>(output.getType()) || (holds(output) && !holdsIt(output)))
+    else if (!isa<RankedTensorType>(output.getType()) || (holds(output) && !dimensionIn(output).has_value()))
       return obstacle(function, "has an output that is not known to be proportional to");
   return std::nullopt;
 }
@@ -420,6 +421,8 @@ std::string BatchObstacle::describe() const {
 }
 
 std::optional<BatchObstacle> findBatchObstacle(func::FuncOp function, StringRef name) {
+  if (auto split = function->getAttrOfType<StringAttr>(kSplitBatchAttr); split && split.getValue() == name)
+    return std::nullopt;
   auto found = BatchWalk(function, name).run();
   if (found)
     found->reason += (" dimension " + name).str();

@@ -27,7 +27,8 @@ struct BatchObstacle {
 /// must pass that factor through (see OpShardingRule). Types must have been inferred and sizes folded
 /// (infer-types, fold-sizes).
 ///
-/// An operator without a rule is an obstacle, as is control flow that uses the dimension.
+/// An operator without a rule is an obstacle, as is control flow that uses the dimension. A function with
+/// kSplitBatchAttr has none in that dimension.
 std::optional<BatchObstacle> findBatchObstacle(mlir::func::FuncOp function, llvm::StringRef name);
 
 /// The dimension of a tensor type that holds dimension `name` as its major factor; nothing if there is none,

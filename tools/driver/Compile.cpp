@@ -88,7 +88,9 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
     return llvm::Error::success();
   const std::pair<bool, const char *> refused[] = {
       {shape.search || shape.rankCount() > 1 || shape.stages > 1, "several devices, expected one"},
-      {shape.microbatches != 1, "--microbatches, expected a batch in one piece"},
+      {shape.microbatches == 0, "--microbatches auto, expected a number"},
+      {shape.microbatches > 1 && !options.gradients->update,
+       "--microbatches, expected a batch in one piece: only --train adds up gradients"},
       {options.dtype != "traced", "--dtype, expected the dtypes of the model"}};
   for (auto [isGiven, what] : refused)
     if (isGiven)

@@ -176,6 +176,32 @@ std::vector<Case> reductions() {
 }
 INSTANTIATE_TEST_SUITE_P(Reductions, OperatorRulesTest, testing::ValuesIn(reductions()));
 
+std::vector<Case> losses() {
+  const std::string x = "tensor<4x5xf32>", row = "tensor<5xf32>";
+  std::vector<Case> cases;
+  for (std::string how : {"0", "1", "2"}) {
+    for (const char *name : {"mse_loss", "l1_loss", "soft_margin_loss"})
+      cases.push_back({"aten." + std::string(name), {x, x, how}});
+    for (const char *name : {"smooth_l1_loss", "huber_loss"})
+      cases.push_back({"aten." + std::string(name), {x, x, how, "0.5"}});
+    cases.push_back({"aten.mse_loss", {x, "tensor<4x1xf32>", how}});
+    cases.push_back({"aten.kl_div", {x, x, how, "true"}});
+    cases.push_back({"aten.binary_cross_entropy_with_logits", {x, x, "none", row, how}});
+    cases.push_back({"aten.binary_cross_entropy_with_logits", {x, x, row, "none", how}});
+    cases.push_back({"aten.poisson_nll_loss", {x, x, "true", "false", "0.001", how}});
+    cases.push_back({"aten.hinge_embedding_loss", {x, x, "1.0", how}});
+    cases.push_back({"aten.margin_ranking_loss", {x, x, x, "0.5", how}});
+    cases.push_back({"aten.cross_entropy_loss", {x, "tensor<4xi64>", row, how, "-100", "0.0"}});
+    cases.push_back({"aten.cross_entropy_loss", {x, "tensor<4xi64>", "none", how, "1", "0.1"}});
+    cases.push_back(
+        {"aten.cross_entropy_loss", {"tensor<4x5x6xf32>", "tensor<4x6xi64>", "none", how, "1", "0.0"}});
+    cases.push_back({"aten.cross_entropy_loss", {x, x, row, how, "-100", "0.1"}});
+    cases.push_back({"aten.nll_loss_nd", {"tensor<4x5x6x2xf32>", "tensor<4x6x2xi64>", row, how, "1"}});
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Losses, OperatorRulesTest, testing::ValuesIn(losses()));
+
 INSTANTIATE_TEST_SUITE_P(
     BatchOnly, OperatorRulesTest,
     testing::Values(
@@ -249,6 +275,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.pad", {"tensor<4x6xf32>", "[1, 2, 0, 0]", "\"constant\"", "none"}},
         Case{"aten.swapaxes", {"tensor<4x5x6xf32>", "0", "-1"}},
         Case{"aten.diff", {"tensor<4x6xf32>", "1", "-1", "tensor<4x1xf32>", "none"}},
+        Case{"aten.one_hot", {"tensor<4x6xi64>", "5"}},
+        Case{"aten.broadcast_tensors", {"(tensor<4x6xf32>; tensor<6xf32>; tensor<4x1xf32>)"}},
         Case{"aten.tril", {"tensor<4x5x6xf32>", "0"}}, Case{"aten.repeat", {"tensor<4x1xf32>", "[2, 1, 3]"}},
         Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}},
         Case{"aten.tile", {"tensor<4x6xf32>", "[2, 3]"}}));

@@ -17,7 +17,8 @@ public:
   /// As OperatorCall takes them.
   RuleCheck(const std::string &name, const std::vector<std::string> &texts)
       : call(name, texts), shapes(call.shapes()), operands(call.makeOperands(7)), whole(call.run(operands)),
-        semantics(semanticsOf(name)), rule(opShardingRuleOf(call.op(), shapes)) {}
+        semantics(semanticsOf(name)), reduction(reductionOf(call.op())),
+        rule(opShardingRuleOf(call.op(), shapes)) {}
 
   bool hasRule() const { return rule.has_value(); }
 
@@ -43,7 +44,8 @@ public:
       SCOPED_TRACE("factor " + std::to_string(factor) + " of size " + std::to_string(size));
       if (kind == FactorKind::PassThrough || (kind == FactorKind::Broadcast && sizesArgument()))
         checkPass(factor);
-      else if (kind == FactorKind::Reduce && semantics.isSumOverReduceFactors)
+      else if (kind == FactorKind::Reduce && (semantics.isSumOverReduceFactors ||
+                                              reduction == Reduction::Sum || reduction == Reduction::Mean))
         checkSum(factor);
     }
   }
@@ -178,7 +180,7 @@ private:
     int64_t size = rule->factors[factor].size;
     at::Tensor first = runPart(factor, 0, size / 2)[0].toTensor();
     at::Tensor second = runPart(factor, size / 2, size, /*addsOnce=*/false)[0].toTensor();
-    if (double share = double(size / 2) / size; semantics.isMean)
+    if (double share = double(size / 2) / size; reduction == Reduction::Mean)
       first = first * share, second = second * (1 - share);
     expectSame(whole[0].toTensor(), first + second);
   }
@@ -192,6 +194,7 @@ private:
   ExampleShapes shapes;
   std::vector<c10::IValue> operands, whole;
   const OpSemantics &semantics;
+  const Reduction reduction;
   std::optional<OpShardingRule> rule;
 };
 

@@ -76,12 +76,19 @@ static std::string updatePass(const UpdateOptions &options) {
   return text + "}";
 }
 
-static std::string gradientPasses(const GradientOptions &options) {
+/// \param batch  the dimension that micro-batches split; empty if there is one.
+static std::string gradientPasses(const GradientOptions &options, StringRef batch) {
   const bool isAttached = StringRef(options.loss).contains('(');
   std::string passes = isAttached ? "attach-loss{loss='" + options.loss + "'}," : "";
   std::vector<std::string> chosen;
   if (!options.loss.empty())
     chosen.push_back("loss='" + (isAttached ? "loss" : options.loss) + "'");
+  if (!batch.empty()) {
+    if (isAttached)
+      passes += "infer-types,fold-sizes,canonicalize,cse,";
+    passes += "accumulate-loss{" + llvm::join(chosen, " ") + (chosen.empty() ? "" : " ") +
+              "batch=" + batch.str() + "},";
+  }
   if (!options.trainable.empty())
     chosen.push_back("trainable=" + llvm::join(options.trainable, ","));
   passes += "differentiate" + (chosen.empty() ? "" : "{" + llvm::join(chosen, " ") + "}");
@@ -117,7 +124,7 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
   if (options.dtype != "traced")
     changes.push_back("lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types");
   if (options.gradients)
-    changes.push_back(gradientPasses(*options.gradients));
+    changes.push_back(gradientPasses(*options.gradients, shape.microbatches > 1 ? shape.batch : ""));
   if (!changes.empty())
     steps.push_back(llvm::join(changes, ","));
   if (isSplit)
