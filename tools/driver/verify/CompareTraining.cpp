@@ -23,8 +23,10 @@ namespace {
 struct TrainedOriginal {
   std::vector<double> losses, norms;
   at::ScalarType lossDType;
-  /// By step and weight, before they are clipped.
+  /// By step and weight, before they are clipped; and the largest magnitude of each weight's, and of all.
   std::vector<std::vector<Tensor>> gradients;
+  std::vector<std::vector<double>> largest;
+  std::vector<double> largestOfModel;
   /// After the last step.
   std::vector<Tensor> weights;
   /// After the first.
@@ -33,7 +35,8 @@ struct TrainedOriginal {
 /// Three steps of the plan.
 struct TrainedPlan {
   std::vector<double> losses, norms;
-  TrainedTensors first, last;
+  TrainedTensors first;
+  std::vector<NamedTensor> lastWeights;
 };
 
 class TrainingComparison : public PlanComparison {
@@ -129,6 +132,10 @@ llvm::Expected<TrainedOriginal> TrainingComparison::trainOriginal(llvm::ArrayRef
     for (auto [weight, gradient] : llvm::zip(weights, found->gradients))
       weight.mutable_grad() = gradient.defined() ? gradient.clone() : gradient;
     result.gradients.push_back(std::move(found->gradients));
+    std::vector<double> &largest = result.largest.emplace_back();
+    for (const Tensor &gradient : result.gradients.back())
+      largest.push_back(largestOf(gradient));
+    result.largestOfModel.push_back(*llvm::max_element(largest));
     result.norms.push_back(torch::nn::utils::clip_grad_norm_(
         weights, training.clipNorm.value_or(std::numeric_limits<double>::infinity())));
     if (!std::isfinite(result.norms.back()))
@@ -167,8 +174,10 @@ llvm::Expected<TrainedPlan> TrainingComparison::trainPlan(llvm::ArrayRef<Inputs>
       if (llvm::Error error = compared.session.trainedTensors().moveInto(result.first))
         return error;
   }
-  if (llvm::Error error = compared.session.trainedTensors().moveInto(result.last))
-    return error;
+  auto last = compared.session.trainedTensors();
+  if (!last)
+    return last.takeError();
+  result.lastWeights = std::move(last->weights);
   return result;
 }
 
@@ -229,7 +238,7 @@ VerifyReport::Compared TrainingComparison::judgeGradient(size_t index, const Tra
   const Tensor gradient = found.gradient.defined() ? found.gradient * scale : found.gradient;
   const Tensor &original = expected.gradients.front()[index];
   VerifyReport::Compared result =
-      compareGradient(gradient, original, largestOf(expected.gradients.front()), found.rounding * scale);
+      compareGradient(gradient, original, expected.largestOfModel.front(), found.rounding * scale);
   if (!result.ok && wide)
     compareWithFloat64(result, gradient, original, wide->gradients.front()[index]);
   return result;
@@ -239,15 +248,15 @@ VerifyReport::Compared TrainingComparison::judgeWeight(size_t index, const Train
                                                        const TrainedOriginal *wide) const {
   double largest = 0, largestOfModel = 0, error = 0;
   for (size_t step = 0; step < kSteps; ++step) {
-    largest = std::max(largest, largestOf(expected.gradients[step][index]));
-    largestOfModel = std::max(largestOfModel, largestOf(expected.gradients[step]));
+    largest = std::max(largest, expected.largest[step][index]);
+    largestOfModel = std::max(largestOfModel, expected.largestOfModel[step]);
     if (wide)
       error = std::max(error,
                        4 * largestDifference(expected.gradients[step][index], wide->gradients[step][index]));
   }
   const WeightSteps steps{training.usesAdam(), rates, allowedGradientError(largest, largestOfModel) + error,
                           expected.gradients.front()[index]};
-  const Tensor found = named(plan.last.weights, training.weights[index].name);
+  const Tensor found = named(plan.lastWeights, training.weights[index].name);
   VerifyReport::Compared result =
       compareWeight(found.defined() ? found : at::zeros({0}), expected.weights[index], steps);
   result.isAgainstFloat64 = wide != nullptr && error > 0;
