@@ -3,6 +3,7 @@
 #include "codegen/plan/OperatorName.h"
 #include "ir/ExampleShapes.h"
 #include "ir/OperatorDialect.h"
+#include "ir/autograd/Differentiate.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/LimitRange.h"
 #include "partitioner/sharding/LossSplit.h"
@@ -184,12 +185,17 @@ static void noteUnlisted(func::FuncOp function, std::vector<plan::Note> &notes) 
                       name, placeOf(call))));
 }
 
+static bool hasGradients(func::FuncOp function) {
+  return llvm::any_of(llvm::seq(function.getNumResults()),
+                      [&](unsigned i) { return function.getResultAttr(i, kLossAttr) != nullptr; });
+}
+
 /// One note per operator kind, with its first location and the number of calls.
 static void noteKinds(func::FuncOp function, const InferredValues &inferred, std::vector<plan::Note> &notes) {
   llvm::MapVector<StringRef, std::pair<OperatorOp, unsigned>> unknown;
   forEachCall(function, [&](OperatorOp call) {
-    // Plans with a backward pass are not split.
-    if (!semanticsOf(call.getName()).isKnown && !isOfAutograd(call.getName()))
+    // Of functions with gradients, the split of the batch is decided before these are there.
+    if (!semanticsOf(call.getName()).isKnown && !hasGradients(function))
       ++unknown.insert({call.getName(), {call, 0}}).first->second.second;
   });
   for (auto &[name, use] : unknown)
@@ -219,9 +225,15 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
   for (auto &[name, call] : random)
     notes.push_back(
         makeNote("random", modulePath(call), name,
-                 llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives what "
-                               "the original does",
-                               name, placeOf(call))));
+                 hasGradients(function)
+                     ? llvm::formatv("{0} in {1} draws random numbers, other ones than PyTorch; of train, each "
+                                     "--seed gives its own",
+                                     name, placeOf(call))
+                           .str()
+                     : llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives "
+                                     "what the original does",
+                                     name, placeOf(call))
+                           .str()));
   noteUnlisted(function, notes);
   llvm::SetVector<StringRef> kinds;
   for (auto &[op, reason, alwaysFails] : inferred.unknown)

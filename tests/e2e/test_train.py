@@ -608,6 +608,20 @@ def test_plans_that_do_not_train(tmp_path):
         assert found == "error: other.plan: this plan does not train; make one with cleave compile --train"
 
 
+def test_notes(trace_model):
+    """Of dropout in a training, and of a model that was saved in evaluation mode; nothing of tensor-parallel ranks."""
+    config = ("hf:gpt2", "--config", "n_layer=1,n_embd=16,n_head=2,vocab_size=50,n_positions=16", "--batch", 2, "--seq", 8)
+    said = {}
+    for mode, options in {"train": ("--train",), "eval": ()}.items():
+        model = trace_model(*config, *options)
+        loss = () if options else ("--loss", "cross_entropy(output.logits, input_ids, shift=true)")
+        said[mode] = cleave("compile", model.path, "--inputs", model.inputs, "--train", *loss, "-o",
+                            model.path.parent / "noted.plan").out
+    assert "draws random numbers, other ones than PyTorch; of train, each --seed gives its own" in said["train"]
+    assert "evaluation mode" not in said["train"] and "tensor-parallel" not in said["train"]
+    assert "the model was saved in evaluation mode: dropouts are off" in said["eval"]
+
+
 def without(checkpoint, name):
     return {each: tensor for each, tensor in checkpoint.items() if each != name}
 

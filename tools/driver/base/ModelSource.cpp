@@ -53,6 +53,7 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
     return diagnostics.takeError(options.model);
   source.model = std::move(*imported);
   source.fingerprint = file->fingerprint;
+  source.isInTrainingMode = file->module.is_training();
   source.release = std::move(file->release);
   return source;
 }

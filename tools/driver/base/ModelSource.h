@@ -19,6 +19,8 @@ struct ModelSource {
   ImportedModel model;
   /// Checksum of the file.
   plan::Digest fingerprint;
+  /// The module's own `training`; true for IR.
+  bool isInTrainingMode = true;
   /// Name of the batch dimension; empty if there is none, or one micro-batch.
   std::string batch;
   /// As in TorchScriptFile; empty for IR.
