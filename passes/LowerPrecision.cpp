@@ -38,11 +38,12 @@ namespace {
 /// Gives the contractions of one function operands of dtype `narrow` instead of `wide`.
 class Lowering {
 public:
-  Lowering(func::FuncOp function, Type narrow, Type wide)
-      : function(function), narrow(narrow), wide(wide), shapes(function) {}
+  Lowering(func::FuncOp function, Type narrow, Type wide, bool keepsWeights)
+      : function(function), narrow(narrow), wide(wide), keepsWeights(keepsWeights), shapes(function) {}
   /// Adds the names of the weights that contractions use.
   void collectWeights(llvm::StringSet<> &weights);
-  /// Lowers all contractions, and stores `weights` narrow. True if there was a contraction to lower.
+  /// Lowers all contractions, and stores `weights` narrow, or casts them once. True if there was a
+  /// contraction to lower.
   bool run(const llvm::StringSet<> &weights);
 
 private:
@@ -57,6 +58,7 @@ private:
 
   func::FuncOp function;
   Type narrow, wide;
+  const bool keepsWeights;
   ExampleShapes shapes;
   SmallVector<Operation *> products;
   /// By wide value: the narrow value that this pass made.
@@ -76,7 +78,7 @@ struct LowerPrecision : impl::LowerPrecisionBase<LowerPrecision> {
     std::vector<Lowering> all;
     llvm::StringSet<> weights;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      all.emplace_back(function, b.getBF16Type(), b.getF32Type()).collectWeights(weights);
+      all.emplace_back(function, b.getBF16Type(), b.getF32Type(), keepWeights).collectWeights(weights);
     for (auto [function, lowering] : llvm::zip_equal(getOperation().getOps<func::FuncOp>(), all))
       if (lowering.run(weights))
         function->setAttr(kPrecisionAttr, b.getStringAttr(dtype));
@@ -140,7 +142,7 @@ void Lowering::collectWeights(llvm::StringSet<> &weights) {
 bool Lowering::run(const llvm::StringSet<> &weights) {
   function.walk([&](ParamOp param) {
     if (weights.contains(param.getName()) && isTensorOf(param.getType(), wide))
-      storeNarrow(param);
+      keepsWeights ? void(narrowed(param, param.getLoc())) : storeNarrow(param);
   });
   for (Operation *op : products)
     lower(OperatorOp(op));

@@ -102,9 +102,13 @@ def LowerPrecision : Pass<"lower-precision", "::mlir::ModuleOp"> {
     gets `cleave.precision = "bf16"` if anything in it was lowered. A weight is stored in bfloat16 for all functions of a
     module if a contraction of any of them uses it.
 
+    With `keep-weights`, for functions that are differentiated afterwards, weights stay in float32, and a cast to bfloat16 stands
+    behind each that a contraction uses: gradients go through the casts, and reach the weights in float32.
+
     Needs types. Leaves dead operations to canonicalize, and strides to infer-types.
   }];
-  let options = [Option<"dtype", "dtype", "std::string", "\"bf16\"", "the dtype of contractions: bf16">];
+  let options = [Option<"dtype", "dtype", "std::string", "\"bf16\"", "the dtype of contractions: bf16">,
+                 Option<"keepWeights", "keep-weights", "bool", "false", "weights stay in float32, and are cast">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 

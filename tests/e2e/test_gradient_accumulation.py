@@ -252,6 +252,13 @@ def test_dropout_draws_for_each_microbatch(tmp_path):
     assert first["losses"][-1] < first["losses"][0]
 
 
+@pytest.mark.parametrize("options", [(), ("--clip-norm", "0.3"), ("--optimizer", "sgd")])
+def test_verified(options, tmp_path):
+    prepare(Tokens, tmp_path, [batch(4, 0, ignored=0.5)])
+    compiled(tmp_path, "--microbatches", 2, "--verify", *options)
+    assert "same weight head.weight" in cleave("verify", "model.plan", "--model", "model.pt", cwd=tmp_path).out
+
+
 # What is refused
 
 

@@ -91,7 +91,8 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
       {shape.microbatches == 0, "--microbatches auto, expected a number"},
       {shape.microbatches > 1 && !options.gradients->update,
        "--microbatches, expected a batch in one piece: only --train adds up gradients"},
-      {options.dtype != "traced", "--dtype, expected the dtypes of the model"}};
+      {options.dtype != "traced" && options.verify,
+       "--verify with --dtype, expected one of them: the original's gradients have its dtypes"}};
   for (auto [isGiven, what] : refused)
     if (isGiven)
       return wrongUsage(llvm::Twine(options.gradients->update ? "--train: found " : "--gradients: found ") +

@@ -101,13 +101,18 @@ static llvm::Expected<std::unique_ptr<PlanComparison>> comparisonOf(const Verify
                                                                     std::optional<PlanTraining> training,
                                                                     const Inputs &inputs) {
   const AutogradOptions autograd{options.loss, options.trainable};
+  const bool hasGradients = training || !gradientsOf(compared.signature()).empty();
+  if (hasGradients && compared.session.plan().precision != plan::DType::Unknown)
+    return llvm::createStringError(options.plan +
+                                   ": found gradients with products in bfloat16, expected a plan without "
+                                   "--dtype; the original's gradients have its own dtypes");
   if (training) {
     if (options.update)
       if (auto error = training->setOptions(*options.update))
         return error;
     return compareTraining(compared, std::move(*training), autograd, inputs);
   }
-  if (!gradientsOf(compared.signature()).empty())
+  if (hasGradients)
     return compareGradients(compared, autograd, inputs);
   if (!options.loss.empty() || options.trainable)
     return wrongUsage((options.loss.empty() ? "--trainable" : "--loss") +

@@ -122,7 +122,8 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
                       std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") +
                       ",cse,infer-types");
   if (options.dtype != "traced")
-    changes.push_back("lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types");
+    changes.push_back("lower-precision{dtype=" + options.dtype +
+                      (options.gradients ? " keep-weights=true" : "") + "},canonicalize,cse,infer-types");
   if (options.gradients)
     changes.push_back(gradientPasses(*options.gradients, shape.microbatches > 1 ? shape.batch : ""));
   if (!changes.empty())

@@ -24,7 +24,8 @@ static void forEachUpdate(
             use(*program, *block, *instruction);
 }
 
-/// The divisor of the operations that make `slot`, a grad_scale: max(1, (norm + 1e-6) / clipNorm).
+/// The divisor of the operations that make `slot`, a grad_scale: max(1, (norm + 1e-6) / clipNorm), perhaps
+/// times the weight of the batch.
 static std::optional<double> clipNormOf(const plan::Plan &plan, const plan::Program &program,
                                         const plan::Block &block, uint32_t slot) {
   llvm::DenseMap<uint32_t, const plan::Instruction *> makers;
@@ -51,6 +52,14 @@ static std::optional<double> clipNormOf(const plan::Plan &plan, const plan::Prog
 static bool isNone(const plan::Program &program, uint32_t slot) {
   return llvm::any_of(program.constants, [&](auto &constant) {
     return constant->slot == slot && constant->value->kind == plan::ConstantKind::None;
+  });
+}
+
+/// True if the slot is a sum over micro-batches: their weight, by which gradients are divided.
+static bool isSum(const plan::Block &block, uint32_t slot) {
+  return llvm::any_of(block.instructions, [&](auto &instruction) {
+    return instruction->kind == plan::InstructionKind::StateRead &&
+           llvm::is_contained(instruction->results, slot);
   });
 }
 
@@ -86,7 +95,7 @@ llvm::Expected<std::optional<PlanTraining>> trainingOf(const plan::Plan &plan) {
                   const plan::Weight &weight = *plan.weights[update.op];
                   training.weights.push_back({weight.name, weight.aliases, *update.optimizer});
                   const uint32_t scale = update.operands[3];
-                  if (isNone(program, scale))
+                  if (isNone(program, scale) || isSum(block, scale))
                     return;
                   auto clipNorm = clipNormOf(plan, program, block, scale);
                   isClippedOddly |= !clipNorm || (training.clipNorm && training.clipNorm != clipNorm);
