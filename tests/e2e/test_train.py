@@ -608,6 +608,35 @@ def test_plans_that_do_not_train(tmp_path):
         assert found == "error: other.plan: this plan does not train; make one with cleave compile --train"
 
 
+def test_recomputation_within_a_limit_of_memory(trace_model):
+    """As few blocks as suffice; the training keeps within the limit, with the same losses."""
+    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
+    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
+    losses = []
+    for limit, recomputed in (("40MB", None), ("20MB", "transformer.h.0 to transformer.h.2 (3 modules)"),
+                              ("14MB", "transformer.h.0 to transformer.h.4 (5 modules)")):
+        said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--device-memory", limit, "-o",
+                      "limited.plan", cwd=folder)
+        assert recomputed in said.out if recomputed else "recomputes" not in said.out
+        _, measured, found, _ = peaks("limited.plan", folder)
+        assert measured <= int(limit[:-2]) * 1e6
+        losses.append(found)
+    assert losses[0] == losses[1] == losses[2]
+
+
+@pytest.mark.parametrize("options, error", [
+    (("--device-memory", "12MB"), "use a smaller batch, micro-batches, or more memory"),
+    (("--device-memory", "100kB"), "its device has 100000; use a smaller batch, micro-batches, or more memory"),
+    (("--device-memory", "14MB", "--recompute", "transformer.h.0"), "leave out --recompute, so that modules are chosen"),
+])
+def test_too_little_memory(options, error, trace_model):
+    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
+    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
+    said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", "none.plan", cwd=folder,
+                  status=1)
+    assert error in said.err and not (folder / "none.plan").exists()
+
+
 def test_notes(trace_model):
     """Of dropout in a training, and of a model that was saved in evaluation mode; nothing of tensor-parallel ranks."""
     config = ("hf:gpt2", "--config", "n_layer=1,n_embd=16,n_head=2,vocab_size=50,n_positions=16", "--batch", 2, "--seq", 8)

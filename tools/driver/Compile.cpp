@@ -13,6 +13,7 @@
 #include "tools/driver/base/PassPipeline.h"
 #include "tools/driver/base/UsageError.h"
 #include "tools/driver/search/MeshSearch.h"
+#include "tools/driver/search/RecomputeChoice.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -44,6 +45,7 @@ public:
 
 private:
   llvm::Error read();
+  llvm::Error chooseRecomputation();
   llvm::Error split();
   llvm::Error make(PlanMaker &maker);
   llvm::Error putInPlace();
@@ -153,7 +155,27 @@ llvm::Error Compilation::make(PlanMaker &maker) {
   return error;
 }
 
+/// For the memory of the device.
+llvm::Error Compilation::chooseRecomputation() {
+  const bool isChosen = options.gradients->recompute.empty();
+  auto recomputed = chooseRecomputed(silent, source, context, shape);
+  if (!recomputed)
+    return recomputed.takeError();
+  if (isChosen && !recomputed->empty())
+    report.notes.push_back(llvm::formatv("to fit the device's memory, the backward pass recomputes activations of "
+                                         "{0}{1}",
+                                         recomputed->front(),
+                                         recomputed->size() == 1 ? std::string()
+                                                                 : " to " + recomputed->back() + " (" +
+                                                                       std::to_string(recomputed->size()) + " modules)"));
+  options.gradients->recompute = silent.gradients->recompute = std::move(*recomputed);
+  return llvm::Error::success();
+}
+
 llvm::Error Compilation::split() {
+  if (options.gradients)
+    if (auto error = chooseRecomputation())
+      return error;
   if (shape.search) {
     auto found = searchMesh(*maker, options, shape);
     passesAccepted = maker->takeAccepted();
@@ -347,6 +369,9 @@ void Compilation::describe() {
                         "samples than micro-batches is split into single samples",
                         report.microbatches * uint64_t(report.dp),
                         report.dp > 1 ? " of all data-parallel ranks" : "", samples));
+  if (options.gradients && options.gradients->update && !source.isInTrainingMode)
+    report.notes.push_back("the model was saved in evaluation mode: dropouts are off, and batch norms keep their "
+                           "statistics; trace it with cleave-trace --train, or after .train()");
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");
