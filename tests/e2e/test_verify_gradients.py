@@ -258,7 +258,7 @@ def test_random_numbers_are_refused(how, tmp_path):
     compiled(tmp_path, how)
     done = cleave("verify", "model.plan", "--model", "model.pt", cwd=tmp_path, status=1)
     assert done.err.count("error: ") == 1 and "DIFFERENT" not in done.out
-    assert "found a model that draws random numbers (aten" in done.err and "dropouts at 0" in done.err
+    assert "found a model that draws random numbers (aten" in done.err and "trace it with dropout probabilities of 0" in done.err
     done = compiled(tmp_path, how, "--verify", status=1)
     assert "found a model that draws random numbers" in done.err
 
@@ -280,3 +280,10 @@ def test_a_plan_without_gradients_takes_no_loss(logits):
     compiled(logits)
     done = cleave("verify", "model.plan", "--model", "model.pt", "--loss", LOSSES[0], cwd=logits, status=2)
     assert "--loss: found a plan without gradients" in done.err
+
+
+@pytest.mark.parametrize("pattern", ["[", "{head,body}.*", ""])
+def test_malformed_patterns_are_refused(pattern, classifier):
+    compiled(classifier, GRADIENTS)
+    done = cleave("verify", "model.plan", "--model", "model.pt", "--trainable", pattern, cwd=classifier, status=2)
+    assert f'--trainable: found "{pattern}", expected a name with * and ?' in done.err and done.err.count("error: ") == 1

@@ -74,16 +74,6 @@ private:
   std::optional<plan::OutputDirectory> directory;
 };
 
-/// They become part of the text of the pass pipeline.
-static llvm::Error checkPatterns(llvm::StringRef option, llvm::ArrayRef<std::string> patterns) {
-  for (llvm::StringRef pattern : patterns)
-    if (pattern.empty() || !llvm::all_of(pattern, [](char c) {
-          return llvm::isAlnum(c) || llvm::StringRef("_.-#/*?").contains(c);
-        }))
-      return wrongUsage(option + ": found \"" + pattern + "\", expected a name with * and ?");
-  return llvm::Error::success();
-}
-
 /// Gradients are for one device so far.
 static llvm::Error checkGradientOptions(const CompileOptions &options, const PipelineShape &shape) {
   if (!options.gradients)

@@ -95,7 +95,6 @@ static llvm::Expected<std::vector<SignatureFile>> filesOf(const VerifyOptions &o
   return files;
 }
 
-/// The comparison of what the plan gives.
 static llvm::Expected<std::unique_ptr<PlanComparison>> comparisonOf(const VerifyOptions &options,
                                                                     ComparedPlan compared,
                                                                     std::optional<PlanTraining> training,
@@ -110,18 +109,17 @@ static llvm::Expected<std::unique_ptr<PlanComparison>> comparisonOf(const Verify
     if (options.update)
       if (auto error = training->setOptions(*options.update))
         return error;
-    return compareTraining(compared, std::move(*training), autograd, inputs);
+    return makeTrainingComparison(compared, std::move(*training), autograd, inputs);
   }
   if (hasGradients)
-    return compareGradients(compared, autograd, inputs);
+    return makeGradientComparison(compared, autograd, inputs);
   if (!options.loss.empty() || options.trainable)
     return wrongUsage((options.loss.empty() ? "--trainable" : "--loss") +
                       llvm::Twine(": found a plan without gradients, expected one of compile --gradients or "
                                   "--train"));
-  return compareOutputs(compared);
+  return makeOutputComparison(compared);
 }
 
-/// Compares one signature.
 static llvm::Error verifySignature(const VerifyOptions &options, runtime::Session &session, uint32_t index,
                                    const TorchScriptFile &file, llvm::ArrayRef<SignatureFile> files,
                                    llvm::function_ref<void(double)> progress, VerifyReport &report) {
@@ -148,6 +146,9 @@ static llvm::Error verifySignature(const VerifyOptions &options, runtime::Sessio
 }
 
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
+  if (options.trainable)
+    if (auto error = checkPatterns("--trainable", *options.trainable))
+      return error;
   auto progress = [&](const char *step, std::optional<double> done = std::nullopt) {
     if (options.progress)
       options.progress(step, done);

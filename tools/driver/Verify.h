@@ -48,7 +48,7 @@ struct VerifyOptions {
 ///
 /// Of a plan that gives gradients, these are compared with those of libtorch's autograd. Of one that trains,
 /// three steps are, with torch::optim: losses, gradient norms, gradients of the first step, weights.
-/// tools/driver/verify/GradientOracle.h defines what they may be off by. Both are refused if the model draws
+/// tools/driver/verify/GradientTolerance.h defines the tolerances. Both are refused if the model draws
 /// random numbers, as dropout does.
 ///
 /// A difference is not an error: the report tells. Fails if the original or the plan cannot be run on the

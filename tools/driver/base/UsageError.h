@@ -2,7 +2,9 @@
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_USAGEERROR_H
 #define CLEAVE_TOOLS_DRIVER_BASE_USAGEERROR_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
+#include <string>
 
 namespace cleave {
 
@@ -15,6 +17,10 @@ public:
 };
 
 inline llvm::Error wrongUsage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message); }
+
+/// Fails with a UsageError if a pattern of `option` (`--trainable`) is empty or has other characters than
+/// those of names, `*` and `?`: patterns become part of the text of a pass pipeline.
+llvm::Error checkPatterns(llvm::StringRef option, llvm::ArrayRef<std::string> patterns);
 
 } // namespace cleave
 

@@ -14,8 +14,9 @@ namespace cleave {
 
 using at::Tensor;
 
-/// The same for tensors that are the same elements in memory; unique for empty ones.
-static std::string memoryOf(const Tensor &tensor) {
+/// Identifies the elements of a tensor: equal for tensors with the same address, dtype, sizes and strides
+/// (tied weights); different for each empty tensor.
+static std::string storageKey(const Tensor &tensor) {
   std::string key;
   llvm::raw_string_ostream out(key);
   out << (tensor.has_storage() && tensor.numel() > 0 ? tensor.const_data_ptr() : tensor.unsafeGetTensorImpl())
@@ -46,15 +47,16 @@ void AutogradModel::findAttributes(const c10::intrusive_ptr<c10::ivalue::Object>
   }
 }
 
-std::vector<std::string> AutogradModel::trainedBy(llvm::ArrayRef<std::string> patterns,
-                                                  llvm::ArrayRef<std::string> known) const {
+llvm::Expected<std::vector<std::string>>
+AutogradModel::trainedNames(llvm::ArrayRef<std::string> patterns, llvm::ArrayRef<std::string> known) const {
   std::vector<llvm::GlobPattern> globs;
-  for (const std::string &pattern : patterns)
-    if (auto glob = llvm::GlobPattern::create(pattern))
-      globs.push_back(std::move(*glob));
-    else
-      llvm::consumeError(glob.takeError());
-  // By memory; in the order of the module.
+  for (const std::string &pattern : patterns) {
+    auto glob = llvm::GlobPattern::create(pattern);
+    if (!glob)
+      return glob.takeError();
+    globs.push_back(std::move(*glob));
+  }
+  // Indices into `weights`, by storage key; weights are in the order of the module.
   llvm::StringMap<size_t> indices;
   std::vector<std::pair<std::string, bool>> weights;
   for (const Attribute &attribute : attributes) {
@@ -63,7 +65,7 @@ std::vector<std::string> AutogradModel::trainedBy(llvm::ArrayRef<std::string> pa
     const Tensor &tensor = attribute.value.toTensor();
     if (!tensor.is_floating_point() && !tensor.is_complex())
       continue;
-    const auto [index, isNew] = indices.try_emplace(memoryOf(tensor), weights.size());
+    const auto [index, isNew] = indices.try_emplace(storageKey(tensor), weights.size());
     if (isNew)
       weights.emplace_back();
     auto &[name, isTrained] = weights[index->second];
@@ -91,7 +93,7 @@ llvm::Error AutogradModel::setTrained(llvm::ArrayRef<std::string> names) {
       return llvm::createStringError("weight " + name +
                                      " is no floating-point tensor of the original model; "
                                      "the plan is damaged: compile it again");
-    trained.push_back(memoryOf(attribute->value.toTensor()));
+    trained.push_back(storageKey(attribute->value.toTensor()));
   }
   return llvm::Error::success();
 }
@@ -101,23 +103,23 @@ void AutogradModel::restore() {
     attribute.owner->setSlot(attribute.slot, attribute.value);
   original.setProgram(nullptr);
   original.resetState();
-  leaves.clear();
+  trainedWeights.clear();
 }
 
-void AutogradModel::begin(Precision precision) {
+void AutogradModel::reset(Precision precision) {
   restore();
   this->precision = precision;
   const bool isWide = precision == Precision::Float64;
   if (isWide)
-    original.setProgram(inFloat64(original.original()));
+    original.setProgram(forwardInFloat64(original.original()));
   llvm::StringMap<Tensor> copies;
   auto copyOf = [&](const Tensor &tensor) {
-    const std::string memory = tensor.defined() ? memoryOf(tensor) : "";
-    const bool isTrained = llvm::is_contained(trained, memory);
+    const std::string key = tensor.defined() ? storageKey(tensor) : "";
+    const bool isTrained = llvm::is_contained(trained, key);
     const bool isWidened = isWide && tensor.defined() && tensor.is_floating_point();
     if (!isTrained && !isWidened)
       return tensor.defined() ? tensor.detach() : tensor;
-    Tensor &copy = copies[memory];
+    Tensor &copy = copies[key];
     if (!copy.defined())
       copy = tensor.detach()
                  .to(isWidened ? at::kDouble : tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
@@ -134,8 +136,8 @@ void AutogradModel::begin(Precision precision) {
       list.push_back(copyOf(item));
     attribute.owner->setSlot(attribute.slot, std::move(list));
   }
-  for (const std::string &memory : trained)
-    leaves.push_back(copies[memory]);
+  for (const std::string &key : trained)
+    trainedWeights.push_back(copies[key]);
 }
 
 llvm::Expected<AutogradModel::Result> AutogradModel::run(const Inputs &inputs) const {
@@ -169,9 +171,9 @@ llvm::Expected<AutogradModel::Result> AutogradModel::compute(const Inputs &input
                                    ", which has no gradients to compare");
   Result result;
   if (!found->requires_grad())
-    result.gradients.resize(leaves.size());
-  else if (!leaves.empty())
-    result.gradients = torch::autograd::grad({*found}, leaves, {}, /*retain_graph=*/false,
+    result.gradients.resize(trainedWeights.size());
+  else if (!trainedWeights.empty())
+    result.gradients = torch::autograd::grad({*found}, trainedWeights, {}, /*retain_graph=*/false,
                                              /*create_graph=*/false, /*allow_unused=*/true);
   original.detachState();
   result.loss = found->detach().clone();
@@ -184,13 +186,13 @@ llvm::Expected<AutogradModel::Result> AutogradModel::compute(const Inputs &input
 llvm::Expected<bool> AutogradModel::isRandom(const Inputs &inputs) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const Tensor before = generator.get_state();
-  begin(Precision::Traced);
+  reset(Precision::Traced);
   auto first = run(inputs);
   if (!first)
     return first.takeError();
   if (at::equal(before, generator.get_state()))
     return false;
-  begin(Precision::Traced);
+  reset(Precision::Traced);
   auto second = run(inputs);
   if (!second)
     return second.takeError();

@@ -22,19 +22,23 @@ public:
   AutogradModel(const AutogradModel &) = delete;
   AutogradModel &operator=(const AutogradModel &) = delete;
 
-  /// Names of the parameters that `compile` trains with these patterns (CompileOptions.h, GradientOptions),
-  /// tied ones once: by the name in `known`, if one of theirs is there.
-  std::vector<std::string> trainedBy(llvm::ArrayRef<std::string> patterns,
-                                     llvm::ArrayRef<std::string> known) const;
-  /// The weights whose gradients `run` gives; other tensors require none. Fails on names that are no
-  /// floating-point tensors of the module.
+  /// Names of the parameters that `compile` trains with these patterns (CompileOptions.h, GradientOptions):
+  /// those that a pattern matches; without patterns, those that require grad. Tied parameters are listed
+  /// once, by their name in `known` if it has one, else by the first. Fails on a malformed pattern.
+  llvm::Expected<std::vector<std::string>> trainedNames(llvm::ArrayRef<std::string> patterns,
+                                                        llvm::ArrayRef<std::string> known) const;
+  /// Chooses the weights whose gradients `run` gives, from the next `reset` on; other tensors require none.
+  /// Fails on names that are no floating-point tensors of the module.
   llvm::Error setTrained(llvm::ArrayRef<std::string> names);
 
   enum class Precision { Traced, Float64 };
-  /// Begins anew, with the saved weights and states.
-  void begin(Precision precision);
-  /// The weights of `setTrained`, as they are now; tensors that require grad.
-  llvm::ArrayRef<at::Tensor> weights() const { return leaves; }
+  /// Restores the saved weights and states, and replaces the trained weights in the module by new copies that
+  /// require grad. In Float64 all floating-point tensors are replaced by copies in float64, and `run`
+  /// computes in float64. Needed before the first `run`.
+  void reset(Precision precision);
+  /// The copies of the trained weights in the module, in the order of `setTrained`. An optimizer may change
+  /// them in place.
+  llvm::ArrayRef<at::Tensor> weights() const { return trainedWeights; }
 
   struct Result {
     std::vector<runtime::NamedTensor> outputs;
@@ -67,9 +71,10 @@ private:
   const plan::Signature &signature;
   const OriginalLoss loss;
   std::vector<Attribute> attributes;
-  /// Of each of the trained weights, in their order: which tensor of the module it is.
+  /// `storageKey` of each trained weight, as saved.
   std::vector<std::string> trained;
-  std::vector<at::Tensor> leaves;
+  /// The copies that `reset` made of them, in the same order: leaves of the autograd graph.
+  std::vector<at::Tensor> trainedWeights;
   Precision precision = Precision::Traced;
 };
 

@@ -45,10 +45,7 @@ class OutputComparison : public PlanComparison {
 public:
   explicit OutputComparison(ComparedPlan compared) : compared(compared) {}
 
-  size_t calls() const override {
-    constexpr size_t kCallsWithState = 4;
-    return compared.session.plan().states.empty() ? 1 : kCallsWithState;
-  }
+  size_t calls() const override { return compared.callCount(); }
   llvm::Error runOriginal(llvm::ArrayRef<Inputs> calls) override;
   llvm::Error comparePlan(llvm::ArrayRef<Inputs> calls, const VerifyReport::Compared &where,
                           VerifyReport &report) override;
@@ -100,7 +97,7 @@ llvm::Error OutputComparison::comparePlan(llvm::ArrayRef<Inputs> calls, const Ve
   return llvm::Error::success();
 }
 
-std::unique_ptr<PlanComparison> compareOutputs(ComparedPlan compared) {
+std::unique_ptr<PlanComparison> makeOutputComparison(ComparedPlan compared) {
   return std::make_unique<OutputComparison>(compared);
 }
 

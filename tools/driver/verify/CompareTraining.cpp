@@ -1,6 +1,6 @@
 //===- CompareTraining.cpp - Plans that train -----------------------------===//
 #include "tools/driver/verify/Comparison.h"
-#include "tools/driver/verify/GradientOracle.h"
+#include "tools/driver/verify/GradientTolerance.h"
 #include "tools/driver/verify/PlanComparison.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/ATen.h>
@@ -21,15 +21,21 @@ static constexpr size_t kSteps = 3;
 namespace {
 /// Three steps of the original.
 struct TrainedOriginal {
-  std::vector<double> losses, norms;
+  /// Loss of each step, before its update.
+  std::vector<double> losses;
+  /// Global norm of the gradients of each step, before clipping.
+  std::vector<double> norms;
+  /// Dtype of the model's loss.
   at::ScalarType lossDType;
-  /// By step and weight, before they are clipped; and the largest magnitude of each weight's, and of all.
+  /// Of each step, the gradients of ComparedGradients::weights, before clipping.
   std::vector<std::vector<Tensor>> gradients;
+  /// Of each step, the largest magnitude of each of `gradients`.
   std::vector<std::vector<double>> largest;
+  /// Of each step, the largest magnitude of all `gradients`.
   std::vector<double> largestOfModel;
-  /// After the last step.
+  /// PlanTraining::weights after the last step.
   std::vector<Tensor> weights;
-  /// After the first.
+  /// The model's states after the first step.
   std::vector<NamedTensor> states;
 };
 /// Three steps of the plan.
@@ -61,13 +67,14 @@ private:
                                                 AutogradModel::Precision precision);
   std::unique_ptr<torch::optim::Optimizer> makeOptimizer(llvm::ArrayRef<Tensor> weights) const;
   llvm::Expected<TrainedPlan> trainPlan(llvm::ArrayRef<Inputs> calls);
-  /// \param wide  the original in float64; null: errors must be within what its float32 allows.
-  VerifyReport judge(const TrainedPlan &plan, const VerifyReport::Compared &where,
-                     const TrainedOriginal *wide) const;
-  VerifyReport::Compared judgeGradient(size_t index, const TrainedPlan &plan,
-                                       const TrainedOriginal *wide) const;
-  VerifyReport::Compared judgeWeight(size_t index, const TrainedPlan &plan,
-                                     const TrainedOriginal *wide) const;
+  /// \param float64  the original, trained in float64: its distance from `expected` is added to tolerances;
+  /// null: nothing is added.
+  VerifyReport compareAll(const TrainedPlan &plan, const VerifyReport::Compared &where,
+                          const TrainedOriginal *float64) const;
+  VerifyReport::Compared compareGradientOf(size_t index, const TrainedPlan &plan,
+                                           const TrainedOriginal *float64) const;
+  VerifyReport::Compared compareWeightOf(size_t index, const TrainedPlan &plan,
+                                         const TrainedOriginal *float64) const;
 
   const ComparedPlan compared;
   const PlanTraining training;
@@ -119,7 +126,7 @@ llvm::Expected<TrainedOriginal> TrainingComparison::trainOriginal(llvm::ArrayRef
                                                                   AutogradModel::Precision precision) {
   TrainedOriginal result;
   AutogradModel &model = *gradients.model;
-  model.begin(precision);
+  model.reset(precision);
   // Further weights are those that the plan lacks.
   const std::vector<Tensor> weights = model.weights().take_front(training.weights.size());
   auto optimizer = makeOptimizer(weights);
@@ -134,7 +141,7 @@ llvm::Expected<TrainedOriginal> TrainingComparison::trainOriginal(llvm::ArrayRef
     result.gradients.push_back(std::move(found->gradients));
     std::vector<double> &largest = result.largest.emplace_back();
     for (const Tensor &gradient : result.gradients.back())
-      largest.push_back(largestOf(gradient));
+      largest.push_back(maxAbs(gradient));
     result.largestOfModel.push_back(*llvm::max_element(largest));
     result.norms.push_back(torch::nn::utils::clip_grad_norm_(
         weights, training.clipNorm.value_or(std::numeric_limits<double>::infinity())));
@@ -191,15 +198,16 @@ static Tensor named(llvm::ArrayRef<NamedTensor> tensors, llvm::StringRef name) {
 //===- Comparison ---------------------------------------------------------===//
 
 namespace {
-/// A gradient, and how far off rounding may be.
+/// `rounding`: bound of the rounding error of `gradient`.
 struct RecoveredGradient {
   Tensor gradient;
   double rounding = 0;
 };
 } // namespace
 
-/// The clipped gradient of the first step in float64, from what the step has changed: the optimizer's first
-/// moment, or the weight. It has the weight decay of the optimizers that add it to the gradient.
+/// The clipped gradient of the first step, in float64, recovered from the optimizer's first moment or,
+/// without one, from the change of the weight. Weight decay that the optimizer adds to the gradient (all but
+/// AdamW) is subtracted again.
 static RecoveredGradient recoverGradient(const PlanTraining::Weight &weight, const plan::Plan &plan,
                                          const Tensor &before, const TrainedTensors &after, double rate) {
   const plan::OptimizerConfig &config = weight.optimizer;
@@ -214,92 +222,98 @@ static RecoveredGradient recoverGradient(const PlanTraining::Weight &weight, con
     if (!moment.defined())
       return {};
     result.gradient = moment.to(at::kDouble) / (isAdam ? 1 - config.beta1 : 1);
-    result.rounding = 4 * epsilon * largestOf(result.gradient);
+    result.rounding = 4 * epsilon * maxAbs(result.gradient);
   } else {
     result.gradient = (before.to(at::kDouble) - changed.to(at::kDouble)) / rate;
-    result.rounding = epsilon * (largestOf(before) + largestOf(changed)) / rate;
+    result.rounding = epsilon * (maxAbs(before) + maxAbs(changed)) / rate;
   }
   if (config.optimizer != plan::Optimizer::AdamW && config.weight_decay != 0) {
     result.gradient = result.gradient - config.weight_decay * before.to(at::kDouble);
-    result.rounding += 4 * epsilon * config.weight_decay * largestOf(before);
+    result.rounding += 4 * epsilon * config.weight_decay * maxAbs(before);
   }
   return result;
 }
 
-VerifyReport::Compared TrainingComparison::judgeGradient(size_t index, const TrainedPlan &plan,
-                                                         const TrainedOriginal *wide) const {
+VerifyReport::Compared TrainingComparison::compareGradientOf(size_t index, const TrainedPlan &plan,
+                                                             const TrainedOriginal *float64) const {
   RecoveredGradient found;
   if (index < training.weights.size())
     found = recoverGradient(training.weights[index], compared.session.plan(),
                             named(initial.weights, training.weights[index].name), plan.first, rates.front());
-  // As gradients are divided before the update.
+  // Undo the clipping: clip_grad_norm_ divides by (norm + 1e-6) / clipNorm.
   const double scale =
       training.clipNorm ? std::max(1.0, (plan.norms.front() + 1e-6) / *training.clipNorm) : 1;
   const Tensor gradient = found.gradient.defined() ? found.gradient * scale : found.gradient;
   const Tensor &original = expected.gradients.front()[index];
   VerifyReport::Compared result =
       compareGradient(gradient, original, expected.largestOfModel.front(), found.rounding * scale);
-  if (!result.ok && wide)
-    compareWithFloat64(result, gradient, original, wide->gradients.front()[index]);
+  if (!result.ok && float64)
+    compareWithFloat64(result, gradient, original, float64->gradients.front()[index]);
   return result;
 }
 
-VerifyReport::Compared TrainingComparison::judgeWeight(size_t index, const TrainedPlan &plan,
-                                                       const TrainedOriginal *wide) const {
+VerifyReport::Compared TrainingComparison::compareWeightOf(size_t index, const TrainedPlan &plan,
+                                                           const TrainedOriginal *float64) const {
   double largest = 0, largestOfModel = 0, error = 0;
   for (size_t step = 0; step < kSteps; ++step) {
     largest = std::max(largest, expected.largest[step][index]);
     largestOfModel = std::max(largestOfModel, expected.largestOfModel[step]);
-    if (wide)
-      error = std::max(error,
-                       4 * largestDifference(expected.gradients[step][index], wide->gradients[step][index]));
+    if (float64)
+      error = std::max(
+          error, 4 * maxAbsDifference(expected.gradients[step][index], float64->gradients[step][index]));
   }
   const WeightSteps steps{training.usesAdam(), rates, allowedGradientError(largest, largestOfModel) + error,
                           expected.gradients.front()[index]};
   const Tensor found = named(plan.lastWeights, training.weights[index].name);
   VerifyReport::Compared result =
       compareWeight(found.defined() ? found : at::zeros({0}), expected.weights[index], steps);
-  result.isAgainstFloat64 = wide != nullptr && error > 0;
+  result.isAgainstFloat64 = float64 != nullptr && error > 0;
   return result;
 }
 
-/// A number of a step, which errors of the steps before have changed, too.
-static VerifyReport::Compared compareNumber(double found, double expected, double tolerance, double more) {
+/// Compares loss or norm of a step. `slack` is added to the tolerance: four times the original's own distance
+/// from float64.
+static VerifyReport::Compared compareNumber(double found, double expected, double tolerance, double slack) {
   VerifyReport::Compared compared;
   const double size = std::abs(expected);
   compared.error = compared.maxAbsError = std::isnan(found) ? INFINITY : std::abs(found - expected);
-  compared.allowed = std::min(tolerance * std::max(1.0, size), 100 * tolerance * size) + more;
+  compared.allowed = std::min(tolerance * std::max(1.0, size), 100 * tolerance * size) + slack;
   compared.maxRelError = compared.error == 0 ? 0 : compared.error / size;
   compared.ok = compared.error <= compared.allowed;
   return compared;
 }
 
-VerifyReport TrainingComparison::judge(const TrainedPlan &plan, const VerifyReport::Compared &where,
-                                       const TrainedOriginal *wide) const {
+VerifyReport TrainingComparison::compareAll(const TrainedPlan &plan, const VerifyReport::Compared &where,
+                                            const TrainedOriginal *float64) const {
   using Kind = VerifyReport::Kind;
   VerifyReport report;
   for (size_t step = 0; step < kSteps; ++step) {
-    const double later = step == 0 ? 1 : 10, tolerance = later * toleranceOf(expected.lossDType);
-    auto more = [&](auto numbers) {
-      return wide ? 4 * std::abs((expected.*numbers)[step] - (wide->*numbers)[step]) : 0;
+    // Later steps run on weights that already differ: 10 times the tolerance.
+    const double growth = step == 0 ? 1 : 10, tolerance = growth * toleranceOf(expected.lossDType);
+    auto float64Slack = [&](auto numbers) {
+      // Beyond that, the original takes another branch in float64.
+      const double most = 1e-2 * std::abs((expected.*numbers)[step]);
+      return float64 ? std::min(4 * std::abs((expected.*numbers)[step] - (float64->*numbers)[step]), most)
+                     : 0;
     };
     addTo(report, Kind::Output, where,
-          compareNumber(plan.losses[step], expected.losses[step], tolerance, more(&TrainedOriginal::losses)),
+          compareNumber(plan.losses[step], expected.losses[step], tolerance,
+                        float64Slack(&TrainedOriginal::losses)),
           "loss", step + 1);
-    // It is float32, whatever the gradients are.
+    // The plan computes the norm in float32, whatever the dtype of the gradients.
     addTo(report, Kind::Output, where,
           compareNumber(plan.norms[step], expected.norms[step],
-                        std::max(10 * tolerance, 10 * later * toleranceOf(at::kFloat)),
-                        more(&TrainedOriginal::norms)),
+                        std::max(10 * tolerance, 10 * growth * toleranceOf(at::kFloat)),
+                        float64Slack(&TrainedOriginal::norms)),
           "grad_norm", step + 1);
   }
   compareStates(plan.first.states, expected.states, where, 1, report);
   for (auto [index, name] : llvm::enumerate(gradients.weights)) {
     const bool isTrained = index < training.weights.size();
     if (isTrained || expected.gradients.front()[index].defined())
-      addTo(report, Kind::Gradient, where, judgeGradient(index, plan, wide), name, 1);
+      addTo(report, Kind::Gradient, where, compareGradientOf(index, plan, float64), name, 1);
     if (isTrained)
-      addTo(report, Kind::Weight, where, judgeWeight(index, plan, wide), name, kSteps);
+      addTo(report, Kind::Weight, where, compareWeightOf(index, plan, float64), name, kSteps);
   }
   return report;
 }
@@ -309,13 +323,13 @@ llvm::Error TrainingComparison::comparePlan(llvm::ArrayRef<Inputs> calls, const 
   auto plan = trainPlan(calls);
   if (!plan)
     return plan.takeError();
-  VerifyReport found = judge(*plan, where, nullptr);
+  VerifyReport found = compareAll(*plan, where, nullptr);
   if (!found.ok()) {
-    auto wide = trainOriginal(calls, AutogradModel::Precision::Float64);
-    if (wide)
-      found = judge(*plan, where, &*wide);
+    auto float64 = trainOriginal(calls, AutogradModel::Precision::Float64);
+    if (float64)
+      found = compareAll(*plan, where, &*float64);
     else
-      found.notes.push_back("the original does not train in float64: " + llvm::toString(wide.takeError()));
+      found.notes.push_back("the original does not train in float64: " + llvm::toString(float64.takeError()));
   }
   for (auto kind : {VerifyReport::Kind::Output, VerifyReport::Kind::Gradient, VerifyReport::Kind::Weight})
     llvm::append_range(report.of(kind), found.of(kind));
@@ -323,9 +337,10 @@ llvm::Error TrainingComparison::comparePlan(llvm::ArrayRef<Inputs> calls, const 
   return llvm::Error::success();
 }
 
-llvm::Expected<std::unique_ptr<PlanComparison>> compareTraining(ComparedPlan compared, PlanTraining training,
-                                                                const AutogradOptions &options,
-                                                                const Inputs &inputs) {
+llvm::Expected<std::unique_ptr<PlanComparison>> makeTrainingComparison(ComparedPlan compared,
+                                                                       PlanTraining training,
+                                                                       const AutogradOptions &options,
+                                                                       const Inputs &inputs) {
   std::vector<std::string> names;
   for (const PlanTraining::Weight &weight : training.weights)
     names.push_back(weight.name);

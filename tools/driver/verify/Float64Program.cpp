@@ -39,7 +39,7 @@ static void widen(Block *block) {
   }
 }
 
-std::shared_ptr<torch::jit::Graph> inFloat64(const torch::jit::Module &module) {
+std::shared_ptr<torch::jit::Graph> forwardInFloat64(const torch::jit::Module &module) {
   auto graph = module.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
   widen(graph->block());

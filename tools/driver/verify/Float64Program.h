@@ -10,7 +10,7 @@ namespace cleave {
 /// A copy of the module's forward, calls inlined, in which constants of narrower floating-point types, and
 /// arguments called `dtype` that ask for one, are float64. With weights and inputs in float64 it computes in
 /// float64. The module is unchanged. Throws c10::Error if it has no forward.
-std::shared_ptr<torch::jit::Graph> inFloat64(const torch::jit::Module &module);
+std::shared_ptr<torch::jit::Graph> forwardInFloat64(const torch::jit::Module &module);
 
 } // namespace cleave
 

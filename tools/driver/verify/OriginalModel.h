@@ -23,11 +23,11 @@ public:
   /// Records the initial values of the states with these names, for the methods below. Fails on states that
   /// are not attributes of the model.
   llvm::Error findStates(llvm::ArrayRef<std::string> names);
-  /// Restores these values.
+  /// Restores the values that findStates recorded.
   void resetState() const;
   /// Copies of the states that are tensors, as the last run has left them.
   std::vector<runtime::NamedTensor> stateTensors() const;
-  /// Gradients do not reach what an earlier run has left.
+  /// Detaches the states from the autograd graph of the last run.
   void detachState() const;
   /// The leaves by the names that the plan gives them: `output.logits`. Fails if the module raises, or takes
   /// other arguments than the signature.

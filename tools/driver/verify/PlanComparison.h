@@ -30,13 +30,17 @@ struct ComparedPlan {
   uint32_t index;
   OriginalModel &original;
   const plan::Signature &signature() const { return *session.plan().signatures[index]; }
+  /// Number of successive calls to compare: several for a plan that keeps state.
+  size_t callCount() const {
+    constexpr size_t kCallsWithState = 4;
+    return session.plan().states.empty() ? 1 : kCallsWithState;
+  }
 };
 
 /// Names of the weights whose gradients a signature gives: outputs `grad.NAME` of a plan made by
 /// `compile --gradients`. Empty for other plans.
 std::vector<std::string> gradientsOf(const plan::Signature &signature);
 
-/// How gradients are checked.
 struct AutogradOptions {
   /// As GradientOptions.
   std::string loss;
@@ -51,7 +55,7 @@ struct ComparedGradients {
   std::unique_ptr<AutogradModel> model;
   std::vector<std::string> weights;
 };
-/// \param ofPlan  weights that the plan gives gradients of, or trains. Fails as `compareGradients`.
+/// \param ofPlan  weights that the plan gives gradients of, or trains. Fails as `makeGradientComparison`.
 llvm::Expected<ComparedGradients> prepareGradients(ComparedPlan compared, const AutogradOptions &options,
                                                    std::vector<std::string> ofPlan, const Inputs &inputs);
 
@@ -65,18 +69,18 @@ VerifyReport::Compared compareValue(const at::Tensor &found, const at::Tensor &e
 void compareStates(llvm::ArrayRef<runtime::NamedTensor> found, llvm::ArrayRef<runtime::NamedTensor> expected,
                    const VerifyReport::Compared &where, size_t call, VerifyReport &report);
 
-/// Compares outputs.
-std::unique_ptr<PlanComparison> compareOutputs(ComparedPlan compared);
+std::unique_ptr<PlanComparison> makeOutputComparison(ComparedPlan compared);
 /// Compares outputs, gradients, and states after the last call. Fails if the original draws random numbers,
 /// or the options do not fit. \param inputs  any on which the original runs.
 llvm::Expected<std::unique_ptr<PlanComparison>>
-compareGradients(ComparedPlan compared, const AutogradOptions &options, const Inputs &inputs);
+makeGradientComparison(ComparedPlan compared, const AutogradOptions &options, const Inputs &inputs);
 /// Trains for three steps with decreasing learning rates, by the plan and by torch::optim. Compares loss and
 /// gradient norm of each step (`outputs`), gradients and states after the first step, and weights after the
-/// last. Fails as `compareGradients`.
-llvm::Expected<std::unique_ptr<PlanComparison>> compareTraining(ComparedPlan compared, PlanTraining training,
-                                                                const AutogradOptions &options,
-                                                                const Inputs &inputs);
+/// last. Fails as `makeGradientComparison`.
+llvm::Expected<std::unique_ptr<PlanComparison>> makeTrainingComparison(ComparedPlan compared,
+                                                                       PlanTraining training,
+                                                                       const AutogradOptions &options,
+                                                                       const Inputs &inputs);
 
 } // namespace cleave
 

@@ -8,8 +8,11 @@
 
 namespace cleave {
 
+/// Index of grad_scale among the operands of a WeightUpdate (codegen/plan/plan.fbs).
+static constexpr size_t kGradScaleOperand = 3;
+
 static llvm::Error unknown(const char *what) {
-  return llvm::createStringError(llvm::Twine("found a plan that trains ") + what +
+  return llvm::createStringError(llvm::Twine("found a plan ") + what +
                                  ", expected one of compile --train; verify one that it has made");
 }
 
@@ -24,8 +27,10 @@ static void forEachUpdate(
             use(*program, *block, *instruction);
 }
 
-/// The divisor of the operations that make `slot`, a grad_scale: max(1, (norm + 1e-6) / clipNorm), perhaps
-/// times the weight of the batch.
+/// The clip norm of a grad_scale `slot`, which is max(1, (norm + 1e-6) / clipNorm), perhaps times the sum of
+/// the normalizers. Goes back from `slot` to the call that makes it, from there to the call that makes its
+/// first operand, and so on, up to a division by a constant: the clip norm. Gives nothing if there is none
+/// among the last kMostOperations calls, or if one of the values is no result of a call in `block`.
 static std::optional<double> clipNormOf(const plan::Plan &plan, const plan::Program &program,
                                         const plan::Block &block, uint32_t slot) {
   llvm::DenseMap<uint32_t, const plan::Instruction *> makers;
@@ -55,8 +60,8 @@ static bool isNone(const plan::Program &program, uint32_t slot) {
   });
 }
 
-/// True if the slot is a sum over micro-batches: their weight, by which gradients are divided.
-static bool isSum(const plan::Block &block, uint32_t slot) {
+/// True if `slot` is read from a state. As a grad_scale it is the sum of the normalizers: no clipping.
+static bool isReadOfState(const plan::Block &block, uint32_t slot) {
   return llvm::any_of(block.instructions, [&](auto &instruction) {
     return instruction->kind == plan::InstructionKind::StateRead &&
            llvm::is_contained(instruction->results, slot);
@@ -89,31 +94,31 @@ static bool findLeaves(const plan::Signature &signature, PlanTraining &training)
 
 llvm::Expected<std::optional<PlanTraining>> trainingOf(const plan::Plan &plan) {
   PlanTraining training;
-  bool isClippedOddly = false;
+  bool hasUnknownScale = false;
   forEachUpdate(plan,
                 [&](const plan::Program &program, const plan::Block &block, const plan::Instruction &update) {
                   const plan::Weight &weight = *plan.weights[update.op];
                   training.weights.push_back({weight.name, weight.aliases, *update.optimizer});
-                  const uint32_t scale = update.operands[3];
-                  if (isNone(program, scale) || isSum(block, scale))
+                  const uint32_t scale = update.operands[kGradScaleOperand];
+                  if (isNone(program, scale) || isReadOfState(block, scale))
                     return;
                   auto clipNorm = clipNormOf(plan, program, block, scale);
-                  isClippedOddly |= !clipNorm || (training.clipNorm && training.clipNorm != clipNorm);
+                  hasUnknownScale |= !clipNorm || (training.clipNorm && training.clipNorm != clipNorm);
                   training.clipNorm = clipNorm;
                 });
   if (training.weights.empty()) {
     if (llvm::any_of(plan.weights, [](auto &weight) { return weight->trainable; }))
-      return unknown("without an optimizer");
+      return unknown("that trains without an optimizer");
     return std::nullopt;
   }
-  if (isClippedOddly)
-    return unknown("and scales gradients by what is no clipped norm");
+  if (hasUnknownScale)
+    return unknown("whose gradient scale is not a clipped norm");
   if (llvm::any_of(training.weights, [&](const PlanTraining::Weight &weight) {
         return weight.optimizer.optimizer != training.weights.front().optimizer.optimizer;
       }))
-    return unknown("by several optimizers");
+    return unknown("that trains by several optimizers");
   if (plan.signatures.size() != 1 || !findLeaves(*plan.signatures.front(), training))
-    return unknown("with other inputs or outputs");
+    return unknown("that trains with other inputs or outputs");
   return training;
 }
 

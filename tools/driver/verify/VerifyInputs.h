@@ -15,8 +15,8 @@ namespace cleave {
 /// The leaves of a signature's inputs.
 using Inputs = std::vector<at::Tensor>;
 
-/// `gpt2.pt` → `gpt2.inputs.safetensors`; empty if it does not exist, or is a link, whose target is not to be
-/// trusted.
+/// The inputs file that cleave-trace writes beside a model: `gpt2.pt` → `gpt2.inputs.safetensors`. Empty if
+/// it does not exist, or is a symbolic link: whoever sent the model may have chosen its target.
 std::string inputsBeside(llvm::StringRef model);
 
 /// Reads a safetensors file. It need not have the inputs that a training step adds to the model's
@@ -32,13 +32,14 @@ Inputs makeInputs(const plan::Signature &signature);
 Inputs resized(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inputs,
                llvm::ArrayRef<int64_t> sizes);
 
-/// Sizes to try besides the traced ones, one per symbol: one more of small dimensions and about half of large
-/// ones; 1, where models like to behave in their own way; and more of each. Odd ones, so that nothing divides
-/// them, times what they must be multiples of, and none at which the model does not run.
+/// Sizes to try besides the traced ones, one per symbol: a nearby one, the minimum (models often branch at
+/// 1), and a larger one, within min, max and divisible_by. For dimensions from 16 multiples of divisible_by
+/// on they are odd multiples, so that accidental divisibility does not hide errors.
 std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signature);
 
-/// Inputs of `count` successive calls: the same values rolled, and numbers scaled down, so that they stay in
-/// range.
+/// Inputs of `count` (at most 8) successive calls. Call i, from 0, has the elements of `first` rotated by i
+/// positions and, if they are floating-point numbers, multiplied by 1 − i/8, so that calls differ and values
+/// stay in their range.
 std::vector<Inputs> inputsOfCalls(const Inputs &first, size_t count);
 
 } // namespace cleave

@@ -47,11 +47,14 @@ struct VerifyReport {
   std::vector<Compared> &of(Kind kind);
   /// All that was compared: outputs first, weights last.
   void forEach(llvm::function_ref<void(Kind, const Compared &)> use) const;
-  /// A tensor that differs, by its description; nullopt: all are the same.
+  /// A tensor that differs.
   struct Difference {
+    /// As `describe` gives it.
     std::string name;
+    /// As in Compared.
     double error, allowed;
   };
+  /// The first difference in the order of `forEach`; nullopt if all tensors are the same.
   std::optional<Difference> firstDifference() const;
   bool ok() const { return !firstDifference(); }
   double maxAbsError() const;

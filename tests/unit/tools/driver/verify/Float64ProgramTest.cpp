@@ -21,7 +21,7 @@ TEST(Float64Program, ComputesInFloat64WhatIsAskedForInFloat32) {
   auto narrow = model.run(third);
   ASSERT_TRUE(bool(narrow));
   EXPECT_EQ((*narrow)[0].tensor.scalar_type(), at::kFloat);
-  model.setProgram(inFloat64(model.original()));
+  model.setProgram(forwardInFloat64(model.original()));
   auto wide = model.run(third);
   ASSERT_TRUE(bool(wide));
   EXPECT_EQ((*wide)[0].tensor.item<double>(), 1.0 / 3 / 3);

@@ -1,5 +1,5 @@
-//===- GradientOracleTest.cpp - What passes as the same gradient ----------===//
-#include "tools/driver/verify/GradientOracle.h"
+//===- GradientToleranceTest.cpp - What passes as the same gradient -------===//
+#include "tools/driver/verify/GradientTolerance.h"
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <limits>
@@ -12,7 +12,7 @@ static Tensor tensor(std::vector<double> numbers, at::ScalarType dtype = at::kFl
   return at::tensor(numbers, at::kDouble).to(dtype);
 }
 
-TEST(GradientOracle, AllowsWhatRoundingDoes) {
+TEST(GradientTolerance, AllowsWhatRoundingDoes) {
   const Tensor expected = tensor({1, 1e-3, 0});
   EXPECT_TRUE(compareGradient(expected + 5e-6, expected, 1).ok);
   EXPECT_FALSE(compareGradient(expected + 2e-5, expected, 1).ok);
@@ -22,7 +22,7 @@ TEST(GradientOracle, AllowsWhatRoundingDoes) {
   EXPECT_TRUE(compareGradient(expected + 2e-5, expected, 1, /*rounding=*/1e-4).ok);
 }
 
-TEST(GradientOracle, NoGradientIsZeros) {
+TEST(GradientTolerance, NoGradientIsZeros) {
   const Tensor zeros = at::zeros({2}), some = tensor({0, 1});
   EXPECT_TRUE(compareGradient(zeros, {}, 1).ok);
   EXPECT_TRUE(compareGradient({}, zeros, 1).ok);
@@ -30,13 +30,13 @@ TEST(GradientOracle, NoGradientIsZeros) {
   EXPECT_FALSE(compareGradient(some, {}, 1).ok);
 }
 
-TEST(GradientOracle, RefusesOtherShapesAndDTypes) {
+TEST(GradientTolerance, RefusesOtherShapesAndDTypes) {
   const Tensor expected = tensor({1, 2});
   EXPECT_FALSE(compareGradient(tensor({1, 2, 3}), expected, 1).ok);
   EXPECT_FALSE(compareGradient(expected.to(at::kBFloat16), expected, 1).ok);
 }
 
-TEST(GradientOracle, InfinitiesStandInTheSamePlaces) {
+TEST(GradientTolerance, InfinitiesStandInTheSamePlaces) {
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const Tensor expected = tensor({1, infinity, nan});
   EXPECT_TRUE(compareGradient(expected.clone(), expected, 1).ok);
@@ -45,7 +45,7 @@ TEST(GradientOracle, InfinitiesStandInTheSamePlaces) {
   EXPECT_FALSE(compareGradient(tensor({nan, infinity, nan}), expected, 1).ok);
 }
 
-TEST(GradientOracle, ComparesWithFloat64WhereFloat32IsOff) {
+TEST(GradientTolerance, ComparesWithFloat64WhereFloat32IsOff) {
   const Tensor exact = tensor({1}, at::kDouble), expected = tensor({1 + 1e-3}), close = tensor({1 - 2e-3}),
                far = tensor({1 - 5e-3});
   for (const Tensor &found : {close, far}) {
@@ -60,7 +60,7 @@ TEST(GradientOracle, ComparesWithFloat64WhereFloat32IsOff) {
   EXPECT_FALSE(compared.ok);
 }
 
-TEST(GradientOracle, ElementsWhoseGradientIsNearlyZeroMayMoveTheOtherWay) {
+TEST(GradientTolerance, ElementsWhoseGradientIsNearlyZeroMayMoveTheOtherWay) {
   WeightSteps steps{/*isAdam=*/true, {1e-3, 1e-3}, /*gradientError=*/1e-5, tensor({1, 1e-7})};
   const Tensor expected = tensor({0.1, 0.1});
   EXPECT_TRUE(compareWeight(expected + tensor({0, 2e-3}), expected, steps).ok);

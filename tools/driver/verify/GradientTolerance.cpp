@@ -1,5 +1,5 @@
-//===- GradientOracle.cpp -------------------------------------------------===//
-#include "tools/driver/verify/GradientOracle.h"
+//===- GradientTolerance.cpp ----------------------------------------------===//
+#include "tools/driver/verify/GradientTolerance.h"
 #include <ATen/ATen.h>
 #include <cmath>
 #include <limits>
@@ -10,40 +10,40 @@ using at::Tensor;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-static Tensor wide(const Tensor &tensor) {
+static Tensor toFloat64(const Tensor &tensor) {
   return tensor.to(tensor.is_complex() ? at::kComplexDouble : at::kDouble);
 }
 
-double largestOf(const Tensor &tensor) {
+double maxAbs(const Tensor &tensor) {
   if (!tensor.defined() || tensor.numel() == 0)
     return 0;
-  return wide(tensor).abs().nan_to_num(0, 0, 0).max().item<double>();
+  return toFloat64(tensor).abs().nan_to_num(0, 0, 0).max().item<double>();
 }
 
-double largestOf(llvm::ArrayRef<Tensor> tensors) {
+double maxAbs(llvm::ArrayRef<Tensor> tensors) {
   double largest = 0;
   for (const Tensor &tensor : tensors)
-    largest = std::max(largest, largestOf(tensor));
+    largest = std::max(largest, maxAbs(tensor));
   return largest;
 }
 
 static bool hasDType(const Tensor &a, const Tensor &b) {
-  return a.scalar_type() == b.scalar_type() || wide(b).scalar_type() == b.scalar_type() ||
-         wide(a).scalar_type() == a.scalar_type();
+  return a.scalar_type() == b.scalar_type() || toFloat64(b).scalar_type() == b.scalar_type() ||
+         toFloat64(a).scalar_type() == a.scalar_type();
 }
 
-double largestDifference(const Tensor &a, const Tensor &b) {
+double maxAbsDifference(const Tensor &a, const Tensor &b) {
   if (!a.defined() && !b.defined())
     return 0;
   if (!a.defined() || !b.defined())
-    return largestDifference(a.defined() ? a : at::zeros_like(b), b.defined() ? b : at::zeros_like(a));
+    return maxAbsDifference(a.defined() ? a : at::zeros_like(b), b.defined() ? b : at::zeros_like(a));
   if (a.sizes() != b.sizes() || !hasDType(a, b))
     return kInfinity;
   if (a.numel() == 0)
     return 0;
-  Tensor wideA = wide(a), wideB = wide(b), difference = (wideA - wideB).abs();
+  Tensor a64 = toFloat64(a), b64 = toFloat64(b), difference = (a64 - b64).abs();
   difference.masked_fill_(difference.isnan(), kInfinity);
-  difference.masked_fill_(at::logical_or(wideA == wideB, at::logical_and(wideA.isnan(), wideB.isnan())), 0);
+  difference.masked_fill_(at::logical_or(a64 == b64, at::logical_and(a64.isnan(), b64.isnan())), 0);
   return difference.max().item<double>();
 }
 
@@ -69,8 +69,8 @@ VerifyReport::Compared compareGradient(const Tensor &found, const Tensor &expect
                                        double rounding) {
   VerifyReport::Compared compared;
   compared.shape = (expected.defined() ? expected : found).sizes().vec();
-  const double largest = largestOf(expected);
-  compared.error = compared.maxAbsError = largestDifference(found, expected);
+  const double largest = maxAbs(expected);
+  compared.error = compared.maxAbsError = maxAbsDifference(found, expected);
   compared.allowed = allowedGradientError(largest, largestOfModel) + rounding;
   compared.maxRelError = compared.error == 0 ? 0 : compared.error / largest;
   compared.ok = compared.error <= compared.allowed;
@@ -78,22 +78,25 @@ VerifyReport::Compared compareGradient(const Tensor &found, const Tensor &expect
 }
 
 void compareWithFloat64(VerifyReport::Compared &compared, const Tensor &found, const Tensor &expected,
-                        const Tensor &wide) {
-  const double error = largestDifference(found, wide), allowed = 3 * largestDifference(expected, wide);
-  if (!std::isfinite(error) || !(error <= allowed))
+                        const Tensor &float64Reference) {
+  const double error = maxAbsDifference(found, float64Reference),
+               own = maxAbsDifference(expected, float64Reference), allowed = 3 * own;
+  // Rounding moves a gradient by less; a model that is off by more takes another branch in float64.
+  const double most = (expected.element_size() < 4 ? 0.25 : 0.01) * maxAbs(expected);
+  if (!std::isfinite(error) || !(error <= allowed) || own > most)
     return;
   compared.error = error;
   compared.allowed = allowed;
   compared.ok = compared.isAgainstFloat64 = true;
 }
 
-/// Per element, as GradientOracle.h says.
+/// Per element, as GradientTolerance.h says.
 static Tensor allowedWeightError(const Tensor &expected, const WeightSteps &steps) {
   Tensor relative = at::zeros_like(expected);
   for (size_t t = 0; t < steps.learningRates.size() && steps.firstGradient.defined(); ++t) {
     const double rate = steps.learningRates[t];
     if (steps.isAdam)
-      relative += rate * (4 * steps.gradientError / wide(steps.firstGradient).abs())
+      relative += rate * (4 * steps.gradientError / toFloat64(steps.firstGradient).abs())
                              .clamp_max(2 * std::sqrt(double(t + 1)))
                              .nan_to_num(0);
     else
@@ -105,7 +108,7 @@ static Tensor allowedWeightError(const Tensor &expected, const WeightSteps &step
 VerifyReport::Compared compareWeight(const Tensor &found, const Tensor &expected, const WeightSteps &steps) {
   VerifyReport::Compared compared;
   compared.shape = expected.sizes().vec();
-  compared.maxAbsError = largestDifference(found, expected);
+  compared.maxAbsError = maxAbsDifference(found, expected);
   if (!std::isfinite(compared.maxAbsError) || expected.numel() == 0) {
     compared.error = compared.maxRelError = compared.maxAbsError;
     compared.ok = compared.maxAbsError == 0;
@@ -113,8 +116,8 @@ VerifyReport::Compared compareWeight(const Tensor &found, const Tensor &expected
   }
   // Each step rounds the weight a few times.
   const double epsilon = epsilonOf(expected.scalar_type()) * 2 * double(steps.learningRates.size());
-  const Tensor b = wide(expected).nan_to_num(0, 0, 0),
-               difference = (wide(found) - wide(expected)).abs().nan_to_num(0, 0, 0),
+  const Tensor b = toFloat64(expected).nan_to_num(0, 0, 0),
+               difference = (toFloat64(found) - toFloat64(expected)).abs().nan_to_num(0, 0, 0),
                allowed = allowedWeightError(b, steps) + b.abs() * epsilon;
   const Tensor ratio = difference / allowed.clamp_min(std::numeric_limits<double>::min());
   const int64_t worst = ratio.argmax().item<int64_t>();
