@@ -255,8 +255,8 @@ def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
 def VjpOp : CleaveOp<"vjp", [AttrSizedOperandSegments, RecursiveMemoryEffects, SingleBlock]> {
   let summary = "runs operations under PyTorch's autograd: a vector-Jacobian product";
   let description = [{
-    The region takes the operands, and yields one value for each of `gradients`, which are the gradients of these values. Results
-    are the gradients of the first operands, then the yielded values:
+    `gradients` are the gradients of the values that the region yields (torch.autograd.grad's grad_outputs), one each; `inputs` are
+    the region's arguments. Results: gradients of the leading inputs, then the yielded values.
     ```mlir
     %dx, %y = cleave.vjp(%dy) at (%x, %lengths) : (tensor<4x8xf32>) at (tensor<4x8xf32>, tensor<4xi64>)
         -> (tensor<4x8xf32>, !cleave.tensor) {
@@ -266,8 +266,8 @@ def VjpOp : CleaveOp<"vjp", [AttrSizedOperandSegments, RecursiveMemoryEffects, S
     }
     ```
     For operations whose backward pass is not known as IR, because it depends on data. A gradient of a value that is no tensor, or
-    does not depend on the operands, is ignored; a gradient of an operand that no value depends on is zero. Of values from
-    outside, the region uses constants and sizes alone.
+    does not depend on the inputs, is ignored; a gradient of an input that no value depends on is zero. Besides its arguments, the
+    region may use only constants and sizes.
   }];
   // `reason`: why there is no backward pass as IR.
   let arguments = (ins Variadic<AnyType>:$gradients, Variadic<AnyType>:$inputs, OptionalAttr<StrAttr>:$reason);

@@ -2,9 +2,11 @@
 #include "ir/DTypeCode.h"
 #include "ir/OperatorDialect.h"
 #include "ir/Signature.h"
+#include "ir/autograd/LossAttributes.h"
 #include "ir/autograd/LossResult.h"
 #include "partitioner/sharding/LossSplit.h"
 #include "passes/Passes.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -12,6 +14,9 @@ namespace cleave {
 
 #define GEN_PASS_DEF_ACCUMULATELOSS
 #include "passes/Passes.h.inc"
+
+/// at::Reduction::Sum, as the argument of a loss.
+static constexpr int64_t kReductionSum = 2;
 
 namespace {
 struct AccumulateLoss : impl::AccumulateLossBase<AccumulateLoss> {
@@ -32,7 +37,7 @@ struct AccumulateLoss : impl::AccumulateLossBase<AccumulateLoss> {
       const bool isState = isa<ReadStateOp, WriteStateOp>(obstacle->op);
       obstacle->op->emitError() << obstacle->operationName() << " " << obstacle->reason
                                 << ", so gradients of micro-batches do not add up to those of the batch; use "
-                                << (isState ? "norms without running statistics, or " : "")
+                                << (isState ? "a norm over each sample (layer norm, group norm), or " : "")
                                 << "--microbatches 1";
       return signalPassFailure();
     }
@@ -54,25 +59,47 @@ private:
     return b.create<ConstantOp>(location, ListType::get(&getContext(), b.getI64Type()), b.getArrayAttr({}));
   }
 
-  /// 1 in the place of 0: the quotient of a part in which nothing counts is 0, not NaN.
+  Value toFloat32(OpBuilder &b, Location location, Value value) {
+    const Value float32 = integer(b, location, *dtypeCodeOf(b.getF32Type())),
+                no = b.create<ConstantOp>(location, b.getI1Type(), b.getBoolAttr(false));
+    return call(b, location, "aten.to.dtype", {value, float32, no, no, none(b, location)});
+  }
+
+  /// 1 in the place of 0: the mean of a micro-batch in which nothing counts is 0, not NaN.
   Value withoutZero(OpBuilder &b, Location location, Value divisor) {
     const Value isZero = call(b, location, "aten.eq.Scalar", {divisor, integer(b, location, 0)});
     return call(b, location, "aten.masked_fill.Scalar", {divisor, isZero, integer(b, location, 1)});
   }
 
-  /// Gives the quotient a divisor that is not 0. Returns the divisor that it had.
-  Value guard(OperatorOp op) {
+  /// NaN where a quotient of sums is no weighted mean: its divisor is negative, or it is 0 and the sum is
+  /// not.
+  Value checkedDivisor(OperatorOp quotient) {
+    OpBuilder b(quotient);
+    const Location location = quotient->getLoc();
+    const Value sum = quotient->getOperand(0), divisor = quotient->getOperand(1),
+                zero = integer(b, location, 0);
+    const Value isLost = call(b, location, "aten.logical_and",
+                              {call(b, location, "aten.eq.Scalar", {divisor, zero}),
+                               call(b, location, "aten.ne.Scalar", {sum, zero})});
+    const Value isWrong =
+        call(b, location, "aten.logical_or", {call(b, location, "aten.lt.Scalar", {divisor, zero}), isLost});
+    const Value nan = b.create<ConstantOp>(location, b.getF64Type(), b.getF64FloatAttr(NAN));
+    return call(b, location, "aten.masked_fill.Scalar", {toFloat32(b, location, divisor), isWrong, nan});
+  }
+
+  /// Makes a weighted mean 0 where its normalizer is 0. Returns the normalizer.
+  Value avoidDivisionByZero(OperatorOp op) {
     OpBuilder b(op);
     const OpSemantics &semantics = semanticsOf(op.getName());
-    if (!semantics.meanWeight) {
-      const Value divisor = op->getOperand(1);
-      op->setOperand(1, withoutZero(b, op->getLoc(), divisor));
-      return divisor;
+    if (!semantics.meanNormalizer) {
+      const Value normalizer = checkedDivisor(op);
+      op->setOperand(1, withoutZero(b, op->getLoc(), op->getOperand(1)));
+      return normalizer;
     }
-    const Value divisor = semantics.meanWeight(op, b);
+    const Value divisor = semantics.meanNormalizer(op, b);
     for (auto [i, argument] : llvm::enumerate(op.getSchema().arguments))
       if (argument.name == semantics.lossReduction)
-        op->setOperand(i, integer(b, op->getLoc(), 2));
+        op->setOperand(i, integer(b, op->getLoc(), kReductionSum));
     b.setInsertionPointAfter(op);
     const Value safe = withoutZero(b, op->getLoc(), divisor);
     const Value mean = call(b, op->getLoc(), "aten.div.Tensor", {op->getResult(0), safe});
@@ -80,22 +107,20 @@ private:
     return divisor;
   }
 
-  /// The weight of a part, a float32 of one element; null if parts are added as they are.
-  Value weightOf(const LossSplit &split, OpBuilder &b, Location location) {
+  /// The normalizer of a micro-batch, a float32 tensor of one element; null if the loss is a sum.
+  Value normalizerOf(const LossSplit &split, OpBuilder &b, Location location) {
     const Value float32 = integer(b, location, *dtypeCodeOf(b.getF32Type()));
     if (split.reduction == Reduction::Mean) {
       const Value samples = b.create<SizeOp>(location, batch), absent = none(b, location);
       return call(b, location, "aten.full", {noSizes(b, location), samples, float32, absent, absent, absent});
     }
-    Value divisor;
-    for (Operation *quotient : split.quotients)
-      divisor = guard(OperatorOp(quotient));
-    if (!divisor)
+    Value normalizer;
+    for (Operation *mean : split.weightedMeans)
+      normalizer = avoidDivisionByZero(OperatorOp(mean));
+    if (!normalizer)
       return {};
-    const Value no = b.create<ConstantOp>(location, b.getI1Type(), b.getBoolAttr(false));
-    if (auto type = dyn_cast<RankedTensorType>(divisor.getType()); type && type.getRank() > 0)
-      divisor = call(b, location, "aten.reshape", {divisor, noSizes(b, location)});
-    return call(b, location, "aten.to.dtype", {divisor, float32, no, no, none(b, location)});
+    normalizer = call(b, location, "aten.reshape", {normalizer, noSizes(b, location)});
+    return toFloat32(b, location, normalizer);
   }
 
   void rewrite(const LossSplit &split, unsigned index) {
@@ -109,25 +134,25 @@ private:
       inexact.push_back(b.getStringAttr(each.describe()));
     if (!inexact.empty())
       function->setAttr(kInexactLossAttr, b.getArrayAttr(inexact));
-    const Value weight = weightOf(split, b, location);
-    if (!weight)
+    const Value normalizer = normalizerOf(split, b, location);
+    if (!normalizer)
       return;
-    const Value term = call(b, location, "aten.mul.Tensor", {terminator->getOperand(index), weight});
+    const Value term = call(b, location, "aten.mul.Tensor", {terminator->getOperand(index), normalizer});
     terminator->setOperand(index, term);
-    addWeight(weight);
+    addNormalizerResult(normalizer);
     function.setType(b.getFunctionType(function.getArgumentTypes(), terminator->getOperandTypes()));
   }
 
-  void addWeight(Value weight) {
+  void addNormalizerResult(Value normalizer) {
     func::FuncOp function = getOperation();
     Operation *terminator = function.getBody().front().getTerminator();
     Builder b(&getContext());
     const unsigned index = terminator->getNumOperands();
-    const StringAttr name = b.getStringAttr("loss_weight");
-    terminator->insertOperands(index, weight);
-    function.insertResult(index, weight.getType(),
+    const StringAttr name = b.getStringAttr("loss_normalizer");
+    terminator->insertOperands(index, normalizer);
+    function.insertResult(index, normalizer.getType(),
                           b.getDictionaryAttr({b.getNamedAttr(kNameAttr, name),
-                                               b.getNamedAttr(kLossWeightAttr, b.getUnitAttr())}));
+                                               b.getNamedAttr(kLossNormalizerAttr, b.getUnitAttr())}));
     if (Attribute outputs = function->getAttr(kOutputTreeAttr))
       function->setAttr(kOutputTreeAttr,
                         nodeTree(b, "dict", {b.getStringAttr("outputs"), outputs, name, leafTree(b, index)}));

@@ -102,13 +102,13 @@ def LowerPrecision : Pass<"lower-precision", "::mlir::ModuleOp"> {
     gets `cleave.precision = "bf16"` if anything in it was lowered. A weight is stored in bfloat16 for all functions of a
     module if a contraction of any of them uses it.
 
-    With `keep-weights`, for functions that are differentiated afterwards, weights stay in float32, and a cast to bfloat16 stands
-    behind each that a contraction uses: gradients go through the casts, and reach the weights in float32.
+    With `keep-weights`, for functions that are differentiated next: weights stay in float32, and each that contractions use gets
+    one cast to bfloat16, which serves all of them, so gradients arrive in float32.
 
     Needs types. Leaves dead operations to canonicalize, and strides to infer-types.
   }];
   let options = [Option<"dtype", "dtype", "std::string", "\"bf16\"", "the dtype of contractions: bf16">,
-                 Option<"keepWeights", "keep-weights", "bool", "false", "weights stay in float32, and are cast">];
+                 Option<"keepWeights", "keep-weights", "bool", "false", "keep weights in float32 and cast each once for all contractions">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
@@ -146,29 +146,31 @@ def AttachLoss : Pass<"attach-loss", "::mlir::func::FuncOp"> {
 }
 
 def AccumulateLoss : Pass<"accumulate-loss", "::mlir::func::FuncOp"> {
-  let summary = "makes the loss of a micro-batch a term of the batch's loss";
+  let summary = "prepares the loss for gradient accumulation over micro-batches";
   let description = [{
     Before differentiate, where micro-batches accumulate gradients:
     ```mlir
-    %loss = aten.cross_entropy_loss(%logits, %labels, %none, %mean, %ignored, %smoothing) : … -> tensor<f32>
+    %loss = aten.cross_entropy_loss(%logits, %labels, %none, %reduction_mean, %ignored, %smoothing) : … -> tensor<f32>
     return %loss : tensor<f32>
     // becomes
     %counts = aten.ne.Scalar(%labels, %ignored) : …
     %count = aten.sum(%counts, %none) : …
     %sum = aten.cross_entropy_loss(%logits, %labels, %none, %reduction_sum, %ignored, %smoothing) : … -> tensor<f32>
-    %mean = aten.div.Tensor(%sum, %count, which is 1 where it is 0) : …
-    %term = aten.mul.Tensor(%mean, %count) : …
-    return %term, %count : …
+    %is_zero = aten.eq.Scalar(%count, %zero) : …
+    %safe = aten.masked_fill.Scalar(%count, %is_zero, %one) : …
+    %mean = aten.div.Tensor(%sum, %safe) : …
+    %normalizer = aten.to.dtype(%count, %float32, %false, %false, %none) : … -> tensor<f32>
+    %term = aten.mul.Tensor(%mean, %normalizer) : …
+    return %term, %normalizer : tensor<f32>, tensor<f32>
     ```
-    The batch's loss is the sum of the terms of its micro-batches, divided by the sum of their weights; its gradient likewise. The
-    weight, a further result marked `cleave.loss_weight`, is what the loss is a mean over: labels that count (or the sum of the
-    weights of their classes); the divisor of a quotient of two sums, if it depends on inputs alone; samples, of a mean over
-    elements. A loss that is a sum has none.
+    Each micro-batch returns its loss times a normalizer, and the normalizer (a result marked `cleave.loss_normalizer`). The loss of
+    the batch is the sum of the first over the sum of the second; its gradients likewise. The normalizer is: the number of labels
+    that are not ignored, or the sum of their class weights; the divisor of a quotient of two sums, if it depends on inputs alone;
+    the number of samples, for a mean over elements. A loss that is a sum has none.
 
-    Marks the function with `cleave.split_batch = "batch"`: later passes need not ask whether the batch may be split. Fails at the
-    first operation that makes more of a micro-batch than rows and the loss's own sums and means (as batch norm in training
-    mode). Terms of the loss that are not linear in these, as losses of routers, are those of each micro-batch, and named in
-    `cleave.inexact_loss`. Needs types and folded sizes; infers none.
+    Sets `cleave.split_batch`, so that later passes do not analyse the batch again. Fails at the first operation that mixes samples
+    in another way (batch norm in training mode). Terms that are not linear in sums and means over the batch (load-balancing losses
+    of routers) are computed per micro-batch; `cleave.inexact_loss` lists them. Needs types and folded sizes; infers none.
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss, as in differentiate">,
@@ -192,8 +194,9 @@ def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
     (the mask of a dropout).
 
     Infers and sets types; none are needed before. Gradients stop at `aten.detach`, which is removed, and at
-    `cleave.read_state`. Fails at control flow that a gradient passes through, and at operators without a derivative, or whose
-    derivative has shapes or branches that depend on data.
+    `cleave.read_state`. An operation whose backward pass depends on data (control flow, data-dependent
+    shapes) becomes a `cleave.vjp`. Fails at an operator without a derivative, at an in-place write of a value that requires grad,
+    and at a random operator that would run a second time.
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss, or the end of its name; if empty: the only result, or else `loss`">,

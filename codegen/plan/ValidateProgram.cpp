@@ -70,8 +70,10 @@ private:
   const Instruction *current = nullptr;
   uint32_t currentBlock = 0;
   size_t currentIndex = 0;
-  /// True within the block of a Vjp, at any depth.
-  bool isInVjp = false;
+  /// The block of a Vjp that the current instruction is in, at any depth.
+  std::optional<uint32_t> vjpBlock;
+  /// Slots of constants and sizes.
+  std::set<uint32_t> numbers;
 };
 } // namespace
 
@@ -122,6 +124,9 @@ Error ProgramCheck::read(uint32_t slot, const char *what) {
   if (states[slot] == SlotState::Gone)
     return refuse(Twine(what) + " is slot " + Twine(slot) +
                   ", which has been released or is of another block");
+  // Nested blocks have greater indices, and those beside are hidden.
+  if (vjpBlock && owners[slot] < *vjpBlock && !numbers.count(slot))
+    return refuse(Twine(what) + " is slot " + Twine(slot) + " of outside a vjp, and no constant or size");
   return Error::success();
 }
 
@@ -182,6 +187,7 @@ Error ProgramCheck::writeFixed() {
       return error;
     if (Error error = write(constant->slot, 0, SlotState::Fixed))
       return error;
+    numbers.insert(constant->slot);
   }
   for (const auto &weight : program.weights) {
     if (weight->weight >= plan.weights.size())
@@ -203,6 +209,7 @@ Error ProgramCheck::writeSizes() {
       return invalid(where(), "a size is missing, beyond int64, or of a symbol that is not there");
     if (Error error = write(size->slot, 0, SlotState::Fixed))
       return error;
+    numbers.insert(size->slot);
   }
   return Error::success();
 }
@@ -265,8 +272,8 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   size_t operands = instruction.operands.size(), results = instruction.results.size();
   auto needs = [&](bool condition, const char *what) { return condition ? Error::success() : refuse(what); };
   const bool usesState = instruction.kind >= Kind::StateRead && instruction.kind <= Kind::WeightUpdate;
-  if (isInVjp && usesState)
-    return refuse("uses a state or changes a weight in the block of a vjp");
+  if (vjpBlock && (usesState || instruction.kind == Kind::Vjp))
+    return refuse("uses a state, changes a weight or is a vjp in the block of a vjp");
   switch (instruction.kind) {
   case Kind::Call:
     if (instruction.op >= plan.operators.size())
@@ -431,7 +438,9 @@ Error ProgramCheck::checkNested(const Instruction &instruction, uint32_t block, 
     return error;
   const Instruction *outer = current;
   size_t outerIndex = currentIndex;
-  llvm::SaveAndRestore inVjp(isInVjp, isInVjp || instruction.kind == InstructionKind::Vjp);
+  llvm::SaveAndRestore inVjp(vjpBlock, instruction.kind == InstructionKind::Vjp
+                                           ? std::optional<uint32_t>(instruction.blocks[0])
+                                           : vjpBlock);
   for (uint32_t index : instruction.blocks) {
     if (Error error = checkBlock(index, depth + 1))
       return error;

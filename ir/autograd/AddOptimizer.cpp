@@ -4,7 +4,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/Signature.h"
 #include "ir/autograd/Differentiate.h"
-#include "ir/autograd/LossResult.h"
+#include "ir/autograd/LossAttributes.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -90,8 +90,8 @@ llvm::Expected<OptimizerOptions> parseOptimizer(StringRef text) {
 
 //===- The function -------------------------------------------------------===//
 
-/// Name of the accumulated loss. Update programs read only states, so the loss reaches them as a sum.
-static constexpr llvm::StringLiteral kLossSum = "loss", kWeightSum = "loss_weight";
+/// Names of the sums of loss and normalizer. Update programs read only states, so both reach them as sums.
+static constexpr llvm::StringLiteral kLossSum = "loss", kNormalizerSum = "loss_normalizer";
 
 namespace {
 class StepBuilder {
@@ -139,8 +139,8 @@ private:
   void accumulate();
   /// A state to which the program of each micro-batch adds `term`.
   void accumulate(StringRef state, Value term);
-  /// Divides by the weight of the batch.
-  Value averaged(Value sum) { return weight ? call("aten.div.Tensor", {sum, weight}) : sum; }
+  /// Divides by the sum of the normalizers.
+  Value averaged(Value sum) { return normalizer ? call("aten.div.Tensor", {sum, normalizer}) : sum; }
   Value globalNorm();
   void update(ParamOp weight, Value gradient, Value gradScale, Value foundInf);
   void setResults(Value gradientNorm);
@@ -151,8 +151,8 @@ private:
   OpBuilder b;
   Location location;
   Value loss, rate, step;
-  /// The weight of the micro-batch; then, in the update, that of the batch. Null where there is none.
-  Value weight;
+  /// That of the micro-batch; then, in the update, the sum of all. Null where there is none.
+  Value normalizer;
   /// By weight: its gradient; then, in the update, the sum of it.
   llvm::MapVector<ParamOp, Value> gradients;
 };
@@ -171,8 +171,8 @@ LogicalResult StepBuilder::findResults() {
   for (OpOperand &result : terminator->getOpOperands()) {
     if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
       loss = result.get();
-    if (function.getResultAttr(result.getOperandNumber(), kLossWeightAttr))
-      weight = result.get();
+    if (function.getResultAttr(result.getOperandNumber(), kLossNormalizerAttr))
+      normalizer = result.get();
     auto attribute = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), kNameAttr);
     StringRef name = attribute ? attribute.getValue() : "";
     if (auto param = name.consume_front(gradientName("")) ? params.lookup(name) : ParamOp())
@@ -255,9 +255,9 @@ void StepBuilder::accumulate() {
     gradient = create<ReadSumOp>(weight.getLoc(), gradient.getType(),
                                  stateName(gradientName(weight.getName())), ShardingAttr());
   accumulate(kLossSum, loss);
-  if (weight) {
-    accumulate(kWeightSum, weight);
-    weight = create<ReadSumOp>(location, weight.getType(), stateName(kWeightSum), ShardingAttr());
+  if (normalizer) {
+    accumulate(kNormalizerSum, normalizer);
+    normalizer = create<ReadSumOp>(location, normalizer.getType(), stateName(kNormalizerSum), ShardingAttr());
   }
 }
 
@@ -322,13 +322,13 @@ LogicalResult StepBuilder::build() {
       averaged(create<ReadSumOp>(location, loss.getType(), stateName(kLossSum), ShardingAttr()));
   if (function->hasAttr(kSplitBatchAttr))
     loss = lossSum;
-  Value gradScale = weight ? weight : none();
+  Value gradScale = normalizer ? normalizer : none();
   if (options.clipNorm) {
     const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
     const Value margin = call("aten.add.Scalar", {gradientNorm, real(1e-6), one});
     const Value excess =
         call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
-    gradScale = weight ? call("aten.mul.Tensor", {excess, weight}) : excess;
+    gradScale = normalizer ? call("aten.mul.Tensor", {excess, normalizer}) : excess;
   }
   const Value isFinite =
       call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});

@@ -372,10 +372,17 @@ static bool describe(const c10::IValue &value, llvm::raw_ostream &out) {
   return true;
 }
 
-// libtorch: "derivative for aten::x is not implemented", "the derivative for 'x' is not implemented".
-bool isMissingDerivative(StringRef reason) {
-  return reason.contains("has no derivative") ||
-         (reason.contains("derivative for") && reason.contains("not implemented"));
+char MissingDerivative::ID = 0;
+
+/// libtorch tells of missing derivatives in words alone: "derivative for aten::x is not implemented", "the
+/// derivative for 'x' is not implemented".
+static llvm::Error errorOf(StringRef message) {
+  const StringRef line = message.split('\n').first;
+  const bool isMissing = line.contains("has no derivative") ||
+                         (line.contains("derivative for") && line.contains("not implemented"));
+  if (isMissing)
+    return llvm::make_error<MissingDerivative>(line, llvm::inconvertibleErrorCode());
+  return llvm::createStringError(line);
 }
 
 llvm::Expected<const BackwardRule &> BackwardRules::find(OperatorOp op, ArrayRef<Value> gradients,
@@ -449,10 +456,10 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
       recordings[i] = recordBackward(*callee, *stack, given, needsInputGrad);
     } catch (const c10::Error &error) {
       if (!mayFail)
-        return llvm::createStringError(llvm::StringRef(error.what_without_backtrace()).split('\n').first);
+        return errorOf(error.what_without_backtrace());
     } catch (const std::exception &error) {
       if (!mayFail)
-        return llvm::createStringError(llvm::StringRef(error.what()).split('\n').first);
+        return errorOf(error.what());
     }
   }
   std::vector<const Recording *> alike;

@@ -71,8 +71,12 @@ struct BackwardRule {
   std::vector<RuleTensor> gradInputs;
 };
 
-/// True for what BackwardRules::find says of an operator that PyTorch has no derivative of.
-bool isMissingDerivative(llvm::StringRef reason);
+/// PyTorch has no derivative of the operator.
+class MissingDerivative : public llvm::ErrorInfo<MissingDerivative, llvm::StringError> {
+public:
+  using ErrorInfo::ErrorInfo;
+  static char ID;
+};
 
 /// Makes rules of recordings; a rule holds for all sizes of the dynamic dimensions. Equal calls, as those of
 /// equal layers, are recorded once.
@@ -82,7 +86,7 @@ public:
 
   /// \param gradients  by tensor among the results of `op`: its gradient, or null.
   /// \param needsInputGrad  by tensor among its operands.
-  /// Fails if PyTorch has no derivative of the operator, or its formula depends on data.
+  /// Fails with MissingDerivative, or if the formula depends on data or differs between sizes.
   llvm::Expected<const BackwardRule &> find(OperatorOp op, llvm::ArrayRef<mlir::Value> gradients,
                                             const std::vector<bool> &needsInputGrad);
 

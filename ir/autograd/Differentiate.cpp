@@ -55,11 +55,11 @@ private:
   bool hasGradient(Operation *op) const;
   LogicalResult visit(Operation *op);
   LogicalResult visitCall(OperatorOp op);
-  /// Gradients of the operands by a `cleave.vjp` of the operation.
-  LogicalResult rerun(Operation *op, ArrayRef<TensorRef> results, StringRef reason);
+  /// Adds gradients of the operands, by a `cleave.vjp` of the operation.
+  LogicalResult differentiateByAutograd(Operation *op, ArrayRef<TensorRef> results, StringRef reason);
   /// Replaces a loss whose type depends on data by that of a `cleave.vjp` of all operations of such types
   /// that it depends on.
-  LogicalResult rerunUnknown(unsigned index);
+  LogicalResult replaceLossByVjp(unsigned index);
   FailureOr<VjpBuilder::Built> buildVjp(ArrayRef<Operation *> operations, ArrayRef<TensorRef> values,
                                         ValueRange gradients, StringRef reason,
                                         RankedTensorType scalarType = {});
@@ -75,8 +75,8 @@ private:
   BackwardRules rules;
   CallBuilder builder;
   DenseSet<Value> requiresGrad;
-  /// Operations of a `cleave.vjp` that gives the loss.
-  DenseSet<Operation *> rerunOperations;
+  /// Operations that are copied into the `cleave.vjp` that gives the loss.
+  DenseSet<Operation *> operationsOfLossVjp;
   DenseMap<Value, Value> gradients;
   /// Of the items of lists and tuples; null where there is none.
   DenseMap<Value, SmallVector<Value>> itemGradients;
@@ -286,7 +286,7 @@ LogicalResult Differentiator::visit(Operation *op) {
   if (!results)
     return op->emitError() << op->getName()
                            << " has no gradient: it gives lists whose length only data decides";
-  return rerun(op, *results, "control flow");
+  return differentiateByAutograd(op, *results, "control flow");
 }
 
 /// The tensor, or a copy of it if its last dimension has gaps at any size.
@@ -322,9 +322,11 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
     return success();
   auto rule = rules.find(op, given, needsInputGrad);
   if (!rule) {
-    const std::string reason = llvm::toString(rule.takeError());
-    if (!isMissingDerivative(reason))
-      return rerun(op, *results, reason);
+    llvm::Error error = rule.takeError();
+    const bool isMissing = error.isA<MissingDerivative>();
+    const std::string reason = llvm::toString(std::move(error));
+    if (!isMissing)
+      return differentiateByAutograd(op, *results, reason);
     return op->emitError() << op->getName() << " has no gradient: " << reason;
   }
 
@@ -364,7 +366,17 @@ FailureOr<VjpBuilder::Built> Differentiator::buildVjp(ArrayRef<Operation *> oper
   return built;
 }
 
-LogicalResult Differentiator::rerun(Operation *op, ArrayRef<TensorRef> results, StringRef reason) {
+LogicalResult Differentiator::differentiateByAutograd(Operation *op, ArrayRef<TensorRef> results,
+                                                      StringRef reason) {
+  Operation *random = nullptr;
+  op->walk([&](OperatorOp call) {
+    if (!random && isRandom(call))
+      random = call;
+  });
+  if (random)
+    return random->emitError() << random->getName()
+                               << " has no gradient: its backward pass runs it again, which "
+                               << "would draw other random numbers; set dropout probabilities to 0";
   builder.setLocation(op->getLoc());
   SmallVector<TensorRef> values;
   SmallVector<Value> given;
@@ -396,7 +408,7 @@ static std::vector<Operation *> backwardSlice(Value value) {
   return sorted;
 }
 
-LogicalResult Differentiator::rerunUnknown(unsigned index) {
+LogicalResult Differentiator::replaceLossByVjp(unsigned index) {
   Operation *terminator = function.getBody().front().getTerminator();
   const Value loss = terminator->getOperand(index);
   DenseSet<Value> unknown;
@@ -408,12 +420,15 @@ LogicalResult Differentiator::rerunUnknown(unsigned index) {
     unknown.insert(op->result_begin(), op->result_end());
     operations.push_back(op);
   }
-  Type element;
-  for (ParamOp param : function.getOps<ParamOp>())
-    if (!element && requiresGrad.contains(param))
-      element = cast<RankedTensorType>(param.getType()).getElementType();
-  if (operations.empty() || !element)
+  if (operations.empty())
     return function.emitError() << "the loss depends on no weight that is trained";
+  // The widest of the weights' dtypes, float32 at least.
+  const bool hasFloat64 = llvm::any_of(function.getOps<ParamOp>(), [&](ParamOp param) {
+    auto type = dyn_cast<RankedTensorType>(param.getType());
+    return type && requiresGrad.contains(param) && type.getElementType().isF64();
+  });
+  Builder types(function);
+  const Type element = hasFloat64 ? types.getF64Type() : types.getF32Type();
   builder.setLocation(operations.back()->getLoc());
   auto type = RankedTensorType::get({}, element);
   auto built = buildVjp(operations, TensorRef{loss, std::nullopt}, builder.one(*scalarTypeOf(element)),
@@ -423,7 +438,7 @@ LogicalResult Differentiator::rerunUnknown(unsigned index) {
   terminator->setOperand(index, built->op.getResults().back());
   function.setType(
       FunctionType::get(function.getContext(), function.getArgumentTypes(), terminator->getOperandTypes()));
-  rerunOperations.insert(operations.begin(), operations.end());
+  operationsOfLossVjp.insert(operations.begin(), operations.end());
   return success();
 }
 
@@ -525,11 +540,11 @@ LogicalResult Differentiator::run() {
     Value none = builder.constant(builder.opBuilder().getNoneType(), builder.opBuilder().getUnitAttr());
     gradients[loss] = builder.call("aten.ones_like", {loss, none, none, none, none, none});
   } else {
-    if (failed(rerunUnknown(*index)))
+    if (failed(replaceLossByVjp(*index)))
       return failure();
   }
   for (Operation *op : llvm::reverse(forward))
-    if (!rerunOperations.contains(op) && failed(visit(op)))
+    if (!operationsOfLossVjp.contains(op) && failed(visit(op)))
       return failure();
   addResults();
   return success();

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_IR_AUTOGRAD_DIFFERENTIATE_H
 #define CLEAVE_IR_AUTOGRAD_DIFFERENTIATE_H
 
+#include "ir/autograd/LossAttributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <functional>
 #include <string>
@@ -10,9 +11,6 @@ namespace cleave {
 
 /// Of a `cleave.param`: the model does not train it (`requires_grad` is false).
 inline constexpr llvm::StringLiteral kFrozenAttr = "cleave.frozen";
-
-/// Of a result: it is the loss whose gradients are among the results.
-inline constexpr llvm::StringLiteral kLossAttr = "cleave.loss";
 
 struct DerivativeOptions {
   /// Name of the result that is differentiated, one floating-point number, or the end of that name behind a
@@ -38,8 +36,9 @@ std::string gradientName(llvm::StringRef of);
 /// added. Gradients stop at operators with `OpSemantics::stopsGradients` (`aten.detach`), which are then
 /// removed, and at `cleave.read_state`.
 ///
-/// Fails with a diagnostic at an operation without a derivative, or whose derivative has shapes or branches
-/// that depend on data.
+/// An operation whose backward pass depends on data (control flow, data-dependent shapes) becomes a
+/// `cleave.vjp`. Fails with a diagnostic at an operator without a derivative, at an in-place write of a value
+/// that requires grad, and at a random operator that would run a second time.
 mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DerivativeOptions &options);
 
 /// Replaces operators at which gradients stop by their operands.

@@ -3,7 +3,7 @@
 #include "ir/Cleave.h"
 #include "ir/ModuleList.h"
 #include "ir/OperatorDialect.h"
-#include "ir/autograd/Differentiate.h"
+#include "ir/autograd/LossAttributes.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"

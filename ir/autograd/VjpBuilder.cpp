@@ -64,54 +64,55 @@ LogicalResult VjpBuilder::collect(ArrayRef<Operation *> operations) {
     }
   copied.assign(all.begin(), all.end());
   llvm::sort(copied, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  external.assign(used.begin(), used.end());
+  captured.assign(used.begin(), used.end());
   return success();
 }
 
-/// Sorts the values from outside into tensors whose gradients are wanted, and others.
+/// Sorts the values from outside into tensors whose gradients are differentiableInputs, and otherInputs.
 void VjpBuilder::addInputs() {
-  for (Value value : external) {
+  for (Value value : captured) {
     const c10::IValue *example = exampleOf(value);
     auto isDifferentiable = [](const c10::IValue &item) {
       return item.isTensor() && item.toTensor().defined() &&
              (item.toTensor().is_floating_point() || item.toTensor().is_complex());
     };
     if (!example || !requiresGrad.contains(value)) {
-      others.push_back(value);
+      otherInputs.push_back(value);
     } else if (example->isTensor()) {
       if (isDifferentiable(*example))
-        wanted.push_back({value, std::nullopt});
+        differentiableInputs.push_back({value, std::nullopt});
       else
-        others.push_back(value);
+        otherInputs.push_back(value);
     } else if (example->isTensorList() && llvm::all_of(itemsOf(*example), isDifferentiable)) {
       for (unsigned i = 0; i < itemsOf(*example).size(); ++i)
-        wanted.push_back({value, i});
+        differentiableInputs.push_back({value, i});
     } else {
-      others.push_back(value);
+      otherInputs.push_back(value);
     }
   }
 }
 
-SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> values,
+SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> outputs,
                                         RankedTensorType scalarType) {
   OpBuilder &b = builder.opBuilder();
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&body);
   IRMapping mapping;
   const auto arguments = body.getArguments();
-  for (unsigned i = 0; i < wanted.size();) {
-    const Value of = wanted[i].value;
+  for (unsigned i = 0; i < differentiableInputs.size();) {
+    const Value of = differentiableInputs[i].value;
     unsigned end = i + 1;
-    while (wanted[i].item && end < wanted.size() && wanted[end].value == of)
+    while (differentiableInputs[i].item && end < differentiableInputs.size() &&
+           differentiableInputs[end].value == of)
       ++end;
-    if (wanted[i].item)
+    if (differentiableInputs[i].item)
       mapping.map(of, builder.list(cast<ListType>(of.getType()).getElement(),
                                    SmallVector<Value>(arguments.slice(i, end - i))));
     else
       mapping.map(of, arguments[i]);
     i = end;
   }
-  for (auto [value, argument] : llvm::zip(others, arguments.drop_front(wanted.size())))
+  for (auto [value, argument] : llvm::zip(otherInputs, arguments.drop_front(differentiableInputs.size())))
     mapping.map(value, argument);
   for (Operation *op : copied) {
     // Modules' outputs are captured where they are computed first.
@@ -125,10 +126,10 @@ SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> values,
     });
   }
   SmallVector<Value> yielded;
-  for (TensorRef value : values) {
-    Value copy = mapping.lookup(value.value);
-    yielded.push_back(value.item ? builder.unpack(copy, itemsOf(*exampleOf(value.value)).size())[*value.item]
-                                 : copy);
+  for (TensorRef output : outputs) {
+    Value copy = mapping.lookup(output.value);
+    yielded.push_back(
+        output.item ? builder.unpack(copy, itemsOf(*exampleOf(output.value)).size())[*output.item] : copy);
   }
   if (scalarType) {
     const Value none = builder.constant(b.getNoneType(), b.getUnitAttr()),
@@ -141,8 +142,8 @@ SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> values,
   return yielded;
 }
 
-FailureOr<VjpBuilder::Built> VjpBuilder::build(ArrayRef<Operation *> operations, ArrayRef<TensorRef> values,
-                                               ValueRange gradients, StringRef reason,
+FailureOr<VjpBuilder::Built> VjpBuilder::build(ArrayRef<Operation *> operations, ArrayRef<TensorRef> outputs,
+                                               ValueRange gradOutputs, StringRef reason,
                                                RankedTensorType scalarType) {
   if (failed(collect(operations)))
     return failure();
@@ -150,18 +151,20 @@ FailureOr<VjpBuilder::Built> VjpBuilder::build(ArrayRef<Operation *> operations,
   OpBuilder &b = builder.opBuilder();
   SmallVector<Value> inputs;
   SmallVector<Type> types;
-  for (unsigned i = 0; i < wanted.size(); ++i)
+  for (unsigned i = 0; i < differentiableInputs.size(); ++i)
     inputs.push_back(
-        !wanted[i].item
-            ? wanted[i].value
-            : builder.unpack(wanted[i].value, itemsOf(*exampleOf(wanted[i].value)).size())[*wanted[i].item]);
+        !differentiableInputs[i].item
+            ? differentiableInputs[i].value
+            : builder.unpack(
+                  differentiableInputs[i].value,
+                  itemsOf(*exampleOf(differentiableInputs[i].value)).size())[*differentiableInputs[i].item]);
   for (Value input : inputs)
     types.push_back(input.getType());
-  llvm::append_range(inputs, others);
+  llvm::append_range(inputs, otherInputs);
   Block *body = new Block;
   for (Value input : inputs)
     body->addArgument(input.getType(), input.getLoc());
-  SmallVector<Value> yielded = fillBody(*body, values, scalarType);
+  SmallVector<Value> yielded = fillBody(*body, outputs, scalarType);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(body);
@@ -169,9 +172,9 @@ FailureOr<VjpBuilder::Built> VjpBuilder::build(ArrayRef<Operation *> operations,
   }
   for (Value value : yielded)
     types.push_back(scalarType ? Type(scalarType) : value.getType());
-  auto op = b.create<VjpOp>(operations.back()->getLoc(), types, gradients, inputs, b.getStringAttr(reason));
+  auto op = b.create<VjpOp>(operations.back()->getLoc(), types, gradOutputs, inputs, b.getStringAttr(reason));
   op.getBody().push_back(body);
-  return Built{builder.run(op), wanted};
+  return Built{builder.run(op), differentiableInputs};
 }
 
 } // namespace cleave

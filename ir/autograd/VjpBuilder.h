@@ -21,7 +21,7 @@ struct TensorRef {
 /// Items of a list or tuple.
 c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate);
 
-/// Copies operations, whose backward pass is not known as IR, into a `cleave.vjp`.
+/// Copies operations whose backward pass is not known as IR into a `cleave.vjp`. For one use.
 class VjpBuilder {
 public:
   /// \param requiresGrad  values whose gradients are wanted where the operations use them.
@@ -33,11 +33,14 @@ public:
     /// Tensors whose gradients are the first results of `op`.
     llvm::SmallVector<TensorRef> inputs;
   };
-  /// Inserts it where `builder` does.
-  /// \param operations  of one block, in its order; the parameters inside are moved in front of them.
-  /// \param values  results of the operations, with `gradients`.
-  /// \param scalarType  if given, there is one value, of one element, which is cast to this 0-d type.
-  /// Fails with a diagnostic if a list or dictionary that they use is changed.
+  /// Inserts a `cleave.vjp` at the builder's insertion point.
+  /// \param operations  of one block, in program order; parameters inside their regions are moved in front of
+  /// them.
+  /// \param outputs  results of `operations`; `gradOutputs`: their gradients.
+  /// \param scalarType  if given, there is one output, a tensor of one element, and the op gives it as a 0-d
+  /// tensor of this type.
+  /// Fails with a diagnostic at an in-place write, and at a list or dictionary that is changed after it is
+  /// made.
   mlir::FailureOr<Built> build(llvm::ArrayRef<mlir::Operation *> operations, llvm::ArrayRef<TensorRef> values,
                                mlir::ValueRange gradients, llvm::StringRef reason,
                                mlir::RankedTensorType scalarType = {});
@@ -46,8 +49,7 @@ private:
   const c10::IValue *exampleOf(mlir::Value value) const;
   mlir::LogicalResult collect(llvm::ArrayRef<mlir::Operation *> operations);
   void addInputs();
-  mlir::Value aggregate(mlir::Value of, llvm::ArrayRef<mlir::Value> items);
-  llvm::SmallVector<mlir::Value> fillBody(mlir::Block &body, llvm::ArrayRef<TensorRef> values,
+  llvm::SmallVector<mlir::Value> fillBody(mlir::Block &body, llvm::ArrayRef<TensorRef> outputs,
                                           mlir::RankedTensorType scalarType);
 
   CallBuilder &builder;
@@ -56,9 +58,9 @@ private:
   /// In the order of the block.
   std::vector<mlir::Operation *> copied;
   /// Values from outside, in the order of their use.
-  std::vector<mlir::Value> external;
-  llvm::SmallVector<TensorRef> wanted;
-  llvm::SmallVector<mlir::Value> others;
+  std::vector<mlir::Value> captured;
+  llvm::SmallVector<TensorRef> differentiableInputs;
+  llvm::SmallVector<mlir::Value> otherInputs;
 };
 
 } // namespace cleave

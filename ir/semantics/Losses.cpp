@@ -61,8 +61,8 @@ static std::optional<OpShardingRule> reducedClasses(OperatorOp op, const Example
   return rule;
 }
 
-/// The number of targets that are not `ignore_index`, or the sum of their classes' weights.
-static Value targetWeight(OperatorOp op, OpBuilder &builder) {
+/// The number of targets that are not `ignore_index`, or the sum of their class weights.
+static Value targetNormalizer(OperatorOp op, OpBuilder &builder) {
   auto call = [&](StringRef name, ValueRange operands) {
     return OperatorOp::create(builder, op->getLoc(), name, operands,
                               UnknownTensorType::get(builder.getContext()))
@@ -102,7 +102,7 @@ void addLosses(SemanticsTable &table) {
              .shardingRule = reducedElements});
   table.add({"aten.cross_entropy_loss", "aten.nll_loss", "aten.nll_loss2d", "aten.nll_loss_nd"},
             {.lossReduction = "reduction",
-             .meanWeight = targetWeight,
+             .meanNormalizer = targetNormalizer,
              .hasStaticResultTypes = true,
              .flops = severalPerElement,
              .shardingRule = reducedClasses});

@@ -71,11 +71,12 @@ Reduction reductionOf(OperatorOp op) {
   if (!semantics.lossReduction.empty()) {
     const auto how = constantInt(op, semantics.lossReduction);
     if (how == 1)
-      return semantics.meanWeight && isIntegral(op->getOperand(1)) ? Reduction::WeightedMean
-                                                                   : Reduction::Mean;
+      return semantics.meanNormalizer && isIntegral(op->getOperand(1)) ? Reduction::WeightedMean
+                                                                       : Reduction::Mean;
     return how == 2 ? Reduction::Sum : Reduction::Other;
   }
-  if (semantics.isContraction || !semantics.isSumOverReduceFactors)
+  // An addend would be added for each part.
+  if (semantics.isContraction || !semantics.isSumOverReduceFactors || !semantics.addend.empty())
     return Reduction::Other;
   return semantics.isMean ? Reduction::Mean : Reduction::Sum;
 }

@@ -57,7 +57,7 @@ enum class Reduction {
   Other,
   Sum,          ///< their sum
   Mean,         ///< their mean, weighted by the elements of each part
-  WeightedMean, ///< their mean, weighted by what OpSemantics::meanWeight counts in each part
+  WeightedMean, ///< their mean, weighted by OpSemantics::meanNormalizer of each part
 };
 
 struct OpSemantics {
@@ -109,9 +109,9 @@ struct OpSemantics {
   Linearity linearity = Linearity::None;
   /// Of a loss: the argument that is 0 for no reduction, 1 for the mean, 2 for the sum.
   llvm::StringLiteral lossReduction = "";
-  /// Of a loss whose mean over class indices (operand 1) is weighted: builds the sum of the weights, a tensor
-  /// of one element, at the builder's insertion point.
-  mlir::Value (*meanWeight)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
+  /// Of a loss whose mean over class indices (operand 1) is not one over elements: builds the divisor of the
+  /// mean, a tensor of one element, at the builder's insertion point. It does not depend on operand 0.
+  mlir::Value (*meanNormalizer)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
   /// Tensor argument of a contraction that may have a wider dtype than the others.
   llvm::StringLiteral widerArgument = "";
   /// Tensor argument that is added to a contraction: a bias or, if it is no weight, perhaps a mask.

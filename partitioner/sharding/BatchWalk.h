@@ -13,6 +13,15 @@
 
 namespace cleave {
 
+/// How a size depends on the batch.
+enum class Dependence { None, Proportional, Other };
+
+/// How the size `text`, an expression of symbols, depends on the symbol `name`.
+Dependence dependenceOf(llvm::StringRef text, llvm::StringRef name);
+
+/// Dimensions of a tensor's type as text; empty for static and unknown dimensions.
+llvm::ArrayRef<std::string> dimsOf(mlir::Type type);
+
 /// Follows the batch through a function, whose operations are visited in program order.
 class BatchWalk {
 public:
@@ -26,8 +35,8 @@ public:
   Found run();
   /// Why the function's inputs cannot be split.
   Found checkInputs();
-  /// Why the operation is not one on parts of the batch; nothing if its results on parts are the parts of its
-  /// results.
+  /// Returns why running `op` on parts of the batch would not give the parts of its results; nothing if it
+  /// would.
   Found visit(mlir::Operation *op);
 
   Found obstacle(mlir::Operation *op, const llvm::Twine &reason) const {
@@ -38,7 +47,7 @@ public:
   /// True if the value is a number that depends on the batch's size.
   bool isOfBatchSize(mlir::Value value) const { return numbers.contains(value); }
   /// True if it is proportional to the batch's size.
-  bool isBatchSize(mlir::Value value) const;
+  bool isProportionalToBatchSize(mlir::Value value) const;
   /// How the results of parts give the result of the call, which reduces over the batch in all operands that
   /// hold it; nothing if it does not.
   std::optional<Reduction> reductionOf(OperatorOp op) const;
@@ -48,7 +57,7 @@ private:
     auto list = lists.find(value);
     return list != lists.end() ? list->second : dimensionHolding(value.getType(), name);
   }
-  bool isOneRowASample(mlir::Value tensor, unsigned dim) const;
+  bool isOneRowPerSample(mlir::Value tensor, unsigned dim) const;
   Found visitRegions(mlir::Operation *op);
   Found visitState(ReadStateOp state) const;
   Found visitUpdate(WriteStateOp update) const;
@@ -57,7 +66,7 @@ private:
   Found visitOperator(OperatorOp op);
   Found applyRule(OperatorOp op, llvm::ArrayRef<mlir::Value> operands);
   Found sortObstacle(mlir::Operation *op) const {
-    return obstacle(orders.sortBefore(op), "needs the whole of");
+    return obstacle(permutation.sortBefore(op), "needs the whole of");
   }
   bool isWholeRange(OperatorOp op) const;
   Found checkSizes(OperatorOp op);
@@ -76,7 +85,7 @@ private:
   llvm::DenseSet<mlir::Value> numbers;
   /// Tensors whose values are indices of samples or of rows of the batch.
   llvm::DenseSet<mlir::Value> positions;
-  TokenPermutation orders;
+  TokenPermutation permutation;
 };
 
 } // namespace cleave

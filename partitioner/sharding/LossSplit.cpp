@@ -9,23 +9,25 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// What a value that has lost the batch dimension is made of. Terms of different kinds are added.
+/// Classification of a value without the batch dimension: the kinds of terms that are added up in it.
 struct Terms {
   /// Terms that are sums or means over the batch, or the same for each part.
   bool hasSum = false, hasMean = false, hasConstant = false;
   /// Weighted means: a loss, or the quotient of two sums.
-  SmallVector<Operation *, 1> quotients;
+  SmallVector<Operation *, 1> weightedMeans;
   /// Terms that are no such, each by the operation that makes it.
   SmallVector<BatchObstacle, 0> inexact;
 
-  bool isSum() const { return hasSum && !hasMean && !hasConstant && quotients.empty() && inexact.empty(); }
+  bool isSum() const {
+    return hasSum && !hasMean && !hasConstant && weightedMeans.empty() && inexact.empty();
+  }
   void add(const Terms &other) {
     hasSum |= other.hasSum;
     hasMean |= other.hasMean;
     hasConstant |= other.hasConstant;
-    for (Operation *quotient : other.quotients)
-      if (!llvm::is_contained(quotients, quotient))
-        quotients.push_back(quotient);
+    for (Operation *mean : other.weightedMeans)
+      if (!llvm::is_contained(weightedMeans, mean))
+        weightedMeans.push_back(mean);
     for (const BatchObstacle &each : other.inexact)
       if (llvm::none_of(inexact, [&](const BatchObstacle &known) { return known.op == each.op; }))
         inexact.push_back(each);
@@ -55,7 +57,11 @@ private:
 
   func::FuncOp function;
   Value loss;
+  /// True if a gradient of the value reaches a parameter.
+  bool requiresGrad(Value value);
+
   BatchWalk walk;
+  DenseMap<Value, bool> gradients;
   DenseSet<Operation *> needed;
   DenseMap<Value, Terms> terms;
 };
@@ -107,6 +113,21 @@ static bool isOfInputs(Value value) {
   return true;
 }
 
+bool LossWalk::requiresGrad(Value value) {
+  if (auto known = gradients.find(value); known != gradients.end())
+    return known->second;
+  Operation *op = value.getDefiningOp();
+  auto tensor = dyn_cast<RankedTensorType>(value.getType());
+  auto call = dyn_cast_or_null<OperatorOp>(op);
+  bool does = op && !(tensor && isa<IntegerType>(tensor.getElementType())) &&
+              !(call && semanticsOf(call.getName()).stopsGradients);
+  if (auto param = dyn_cast_or_null<ParamOp>(op))
+    does = does && param.getRole() == "parameter";
+  else if (does)
+    does = llvm::any_of(usedValues(op), [&](Value used) { return requiresGrad(used); });
+  return gradients[value] = does;
+}
+
 static bool isOneElement(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type && type.hasStaticShape() && type.getNumElements() == 1;
@@ -118,7 +139,7 @@ Terms LossWalk::quotient(OperatorOp op) {
   if (divisor == terms.end()) {
     if (!walk.isOfBatchSize(op->getOperand(1)))
       return result;
-    if (!result.isSum() || !walk.isBatchSize(op->getOperand(1)))
+    if (!result.isSum() || !walk.isProportionalToBatchSize(op->getOperand(1)))
       return inexact(op);
     result.hasSum = false;
     result.hasMean = true;
@@ -128,14 +149,26 @@ Terms LossWalk::quotient(OperatorOp op) {
       !isOfInputs(op->getOperand(1)))
     return inexact(op);
   Terms own;
-  own.quotients.push_back(op);
+  own.weightedMeans.push_back(op);
   return own;
+}
+
+/// A cast that loses no more than floating-point rounding.
+static bool isLinearCast(OperatorOp op) {
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType()),
+       to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!from || !to)
+    return false;
+  const Type source = from.getElementType(), target = to.getElementType();
+  return isa<FloatType, ComplexType>(target) ||
+         (isa<IntegerType>(source) && isa<IntegerType>(target) &&
+          target.getIntOrFloatBitWidth() >= source.getIntOrFloatBitWidth());
 }
 
 /// The terms of an operator's result, which is linear in them; nothing if it is not.
 std::optional<Terms> LossWalk::linear(OperatorOp op) {
   const OpSemantics &semantics = semanticsOf(op.getName());
-  const bool isRearranged = semantics.isView || semantics.mayBeView || semantics.isCast;
+  const bool isRearranged = semantics.isCast ? isLinearCast(op) : semantics.isView || semantics.mayBeView;
   const Linearity linearity = isRearranged ? Linearity::All : semantics.linearity;
   if (linearity == Linearity::None)
     return std::nullopt;
@@ -202,38 +235,41 @@ std::optional<BatchObstacle> LossWalk::visit(Operation *op) {
     found.hasSum = reduction == Reduction::Sum;
     found.hasMean = reduction == Reduction::Mean;
     if (reduction == Reduction::WeightedMean)
-      found.quotients.push_back(op);
+      found.weightedMeans.push_back(op);
     set(op, found);
     return std::nullopt;
   }
   auto obstacle = walk.visit(op);
-  if (!obstacle || isa<WriteStateOp>(op))
+  if (!obstacle || isa<WriteStateOp>(op) ||
+      llvm::any_of(op->getResults(), [&](Value result) { return requiresGrad(result); }))
     return obstacle;
+  // A statistic of the batch, as the tokens of each expert.
   found.inexact.push_back(*obstacle);
   set(op, found);
   return std::nullopt;
 }
 
-/// True if the divisors of two quotients are the same number.
-static bool haveOneDivisor(Operation *one, Operation *other) {
+/// True if two weighted means are known to have the same normalizer. It is a function of the operands after
+/// the first alone (a divisor; or labels, class weights and the label to ignore), so that equal ones suffice.
+static bool haveSameNormalizer(Operation *one, Operation *other) {
   return one->getName() == other->getName() &&
          llvm::equal(one->getOperands().drop_front(), other->getOperands().drop_front());
 }
 
 std::variant<LossSplit, BatchObstacle> LossWalk::split(const Terms &all) const {
-  const bool isWeighted = !all.quotients.empty();
+  const bool isWeighted = !all.weightedMeans.empty();
   if (!all.hasSum && !all.hasMean && !isWeighted)
     return all.inexact.empty() ? *walk.obstacle(function, "has a loss that does not depend on")
                                : all.inexact.front();
   if (all.hasSum && !all.isSum())
-    return *walk.obstacle(function, "has a loss that adds to a sum what is no sum over");
-  for (Operation *quotient : all.quotients)
-    if (all.hasMean || !haveOneDivisor(quotient, all.quotients.front()))
-      return *walk.obstacle(quotient,
-                            "is a mean over other elements than another term of the loss, both over");
+    return *walk.obstacle(function,
+                          "has a loss that adds a term to a sum over the batch that is not a sum over");
+  for (Operation *mean : all.weightedMeans)
+    if (all.hasMean || !haveSameNormalizer(mean, all.weightedMeans.front()))
+      return *walk.obstacle(mean, "is a mean over other elements than another term of the loss, both over");
   LossSplit result;
   result.reduction = isWeighted ? Reduction::WeightedMean : all.hasMean ? Reduction::Mean : Reduction::Sum;
-  result.quotients = all.quotients;
+  result.weightedMeans = all.weightedMeans;
   result.inexact = all.inexact;
   return result;
 }

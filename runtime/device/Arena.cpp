@@ -95,13 +95,13 @@ Arena::Block *Arena::allocate(size_t bytes) {
   const size_t span = roundUp(std::max(bytes, 2 * unit));
   std::lock_guard lock(mutex);
   const int bin = occupied.find_first_in(binOf(span), binCount);
-  mostUsed = std::max(mostUsed, used + span);
   Block *block = bin >= 0 ? bins[bin] : mapChunk(span);
   if (!block)
     return nullptr;
   remove(block);
   cut(block, span);
   used += block->span;
+  peakUsed = std::max(peakUsed, used);
   return block;
 }
 
@@ -139,9 +139,9 @@ static void *mapAligned(size_t bytes) {
 /// Maps a new free block of at least `span`.
 Arena::Block *Arena::mapChunk(size_t span) {
   const size_t bytes = span < largeSpan ? sharedChunk : llvm::alignTo(span + unit, hugePage);
+  const size_t peak = std::max(peakUsed, used + span), limit = peak + peak / 4;
   // Existing free chunks are too small, or this function would not have been called.
-  const size_t most = mostUsed + mostUsed / 4;
-  unmapFreeChunks(most - std::min(most, bytes));
+  unmapFreeChunks(limit > bytes ? limit - bytes : 0);
   void *chunk = mapAligned(bytes);
   if (!chunk)
     return nullptr;
@@ -155,9 +155,9 @@ Arena::Block *Arena::mapChunk(size_t span) {
   return block;
 }
 
-void Arena::unmapFreeChunks(size_t most) {
+void Arena::unmapFreeChunks(size_t maxMapped) {
   for (int bin = occupied.find_next(binOf(largeSpan) - 1); bin >= 0; bin = occupied.find_next(bin))
-    for (Block *block = bins[bin], *next; block && mapped > most; block = next) {
+    for (Block *block = bins[bin], *next; block && mapped > maxMapped; block = next) {
       next = block->next;
       if (!block->isWholeChunk())
         continue;

@@ -14,9 +14,10 @@ namespace cleave::runtime {
 /// take to fill them. Algorithm: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004). Blocks are
 /// split from chunks of system memory, free neighbours are merged, and both take constant time. Thread-safe.
 ///
-/// A block takes at most 1/16 more than was asked for. Where no free block is large enough, unused chunks are
-/// returned to the system first, if with the new one the arena would hold more than 1/4 beyond the most that
-/// has been in use: requests repeat the same allocations, and find the chunks that the previous one left.
+/// A block takes at most 1/16 more than was asked for. If no free block is large enough, the arena maps a new
+/// chunk. Before that it returns free chunks, smallest first, until it holds (the new chunk included) at most
+/// 5/4 of the peak of bytes in use. So it keeps the chunks that the next request, with the same allocations,
+/// will need.
 class Arena {
 public:
   /// Header at the start of every block; the user's memory follows it.
@@ -66,15 +67,17 @@ private:
   void cut(Block *block, size_t span);
   Block *join(Block *block);
   Block *mapChunk(size_t span);
-  /// Returns unused chunks, small ones first, until the arena holds at most `most` bytes.
-  void unmapFreeChunks(size_t most);
+  /// Returns free chunks, smallest first, until the arena holds at most `maxMapped` bytes.
+  void unmapFreeChunks(size_t maxMapped);
   void close();
 
   std::mutex mutex;
   llvm::BitVector occupied{binCount};
   std::array<Block *, binCount> bins{};
-  /// Bytes of chunks, of blocks in use, and the most of the latter.
-  size_t mapped = 0, used = 0, mostUsed = 0;
+  /// Bytes of chunks.
+  size_t mapped = 0;
+  /// Bytes of blocks in use, and the largest value of it so far.
+  size_t used = 0, peakUsed = 0;
   bool closed = false;
 };
 

@@ -324,20 +324,20 @@ void Executor::loop(const LoadedInstruction &instruction) {
 
 void Executor::vjp(const LoadedInstruction &instruction) {
   const LoadedBlock &body = *instruction.blocks[0];
-  const size_t valueCount = body.results.size(), gradientCount = instruction.results.size() - valueCount;
+  const size_t outputCount = body.results.size(), gradientCount = instruction.results.size() - outputCount;
   push(instruction.operands);
   std::vector<IValue> operands;
   std::swap(operands, stack);
   stack.reserve(code->stackDepth());
-  Vjp differentiation(operands, valueCount, gradientCount);
-  for (auto [slot, value] : llvm::zip(body.params, differentiation.inputs()))
+  const AutogradScope autograd(operands, outputCount, gradientCount);
+  for (auto [slot, value] : llvm::zip(body.params, autograd.inputs()))
     slots[slot] = value;
   runBlock(body);
   enter(&instruction);
   push(body.results);
   for (uint32_t slot : body.params)
     slots[slot] = IValue();
-  differentiation.finish(stack);
+  autograd.finish(stack);
   popInto(instruction.results);
 }
 

@@ -1,5 +1,6 @@
 //===- OptimizerStep.cpp --------------------------------------------------===//
 #include "runtime/executor/OptimizerStep.h"
+#include "llvm/ADT/STLExtras.h"
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
@@ -38,14 +39,26 @@ void applyOptimizerStep(const plan::OptimizerConfig &config, Tensor weight, std:
   const std::optional<Tensor> gradScale =
       inputs.gradScale ? std::optional(inputs.gradScale->to(weight.device())) : std::nullopt;
   const Tensor foundInf = inputs.foundInf.to(weight.device());
-  const std::vector<Tensor> weights{weight}, gradients{gradient};
   if (config.optimizer == plan::Optimizer::Sgd) {
+    // libtorch's kernel for CPUs leaves narrow weights as they are, but for the last few of a tensor.
+    const bool isCopied = weight.is_cpu() && weight.element_size() < 4;
+    auto widened = [&](const Tensor &tensor) { return isCopied ? tensor.to(at::kFloat) : tensor; };
+    const Tensor wideWeight = widened(weight);
+    std::vector<Tensor> wideStates;
+    for (const Tensor &state : states)
+      wideStates.push_back(widened(state));
     // A momentum of zeros is what torch.optim has before its first step, where `dampening` is 0.
-    at::_fused_sgd_(weights, gradients, states, config.weight_decay, config.momentum, inputs.learningRate,
-                    /*dampening=*/0, config.nesterov, /*maximize=*/false, /*is_first_step=*/false, gradScale,
-                    foundInf);
+    at::_fused_sgd_({wideWeight}, {widened(gradient)}, wideStates, config.weight_decay, config.momentum,
+                    inputs.learningRate, /*dampening=*/0, config.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/false, gradScale, foundInf);
+    if (isCopied) {
+      weight.copy_(wideWeight);
+      for (auto [state, wide] : llvm::zip(states, wideStates))
+        state.copy_(wide);
+    }
     return;
   }
+  const std::vector<Tensor> weights{weight}, gradients{gradient};
   const std::vector<Tensor> firstMoments{states.at(0)}, secondMoments{states.at(1)},
       steps{inputs.stepNumber.to(weight.device())};
   using Kernel = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,

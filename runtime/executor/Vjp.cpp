@@ -38,7 +38,9 @@ static IValue mapTensors(const IValue &value, Tensor (*change)(const Tensor &)) 
 }
 
 /// The same memory as a tensor that autograd may save, which it refuses of one made in inference mode.
-static Tensor normalTensor(const Tensor &tensor) {
+static Tensor normalTensor(const Tensor &given) {
+  // Conjugation and negation may wait in a bit of the tensor, not in its memory.
+  const Tensor tensor = given.resolve_conj().resolve_neg();
   Tensor normal = at::empty({0}, tensor.options().requires_grad(false));
   normal.set_(tensor.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
@@ -48,40 +50,42 @@ static Tensor normalTensor(const Tensor &tensor) {
 
 static Tensor detached(const Tensor &tensor) { return tensor.detach(); }
 
-Vjp::Vjp(llvm::ArrayRef<IValue> operands, size_t valueCount, size_t gradientCount) {
-  for (const IValue &gradient : operands.take_front(valueCount))
-    gradients.push_back(normalTensor(gradient.toTensor()));
-  for (const IValue &input : operands.drop_front(valueCount))
-    given.push_back(mapTensors(input, normalTensor));
-  for (const IValue &input : llvm::ArrayRef(given).take_front(gradientCount))
-    wanted.push_back(input.toTensor().requires_grad_());
+AutogradScope::AutogradScope(llvm::ArrayRef<IValue> operands, size_t outputCount, size_t gradientCount) {
+  for (const IValue &gradient : operands.take_front(outputCount))
+    gradOutputs.push_back(normalTensor(gradient.toTensor()));
+  for (const IValue &input : operands.drop_front(outputCount))
+    inputValues.push_back(mapTensors(input, normalTensor));
+  for (const IValue &input : llvm::ArrayRef(inputValues).take_front(gradientCount))
+    leaves.push_back(input.toTensor().requires_grad_());
 }
 
-void Vjp::finish(torch::jit::Stack &stack) const {
-  std::vector<Tensor> values, ofValues;
-  for (auto [value, gradient] : llvm::zip(stack, gradients)) {
-    if (!value.isTensor() || !value.toTensor().requires_grad())
+void AutogradScope::finish(torch::jit::Stack &stack) const {
+  std::vector<Tensor> outputs, given;
+  for (auto [output, gradient] : llvm::zip(stack, gradOutputs)) {
+    if (!output.isTensor() || !output.toTensor().requires_grad())
       continue;
-    values.push_back(value.toTensor());
-    ofValues.push_back(gradient);
+    outputs.push_back(output.toTensor());
+    given.push_back(gradient);
   }
-  std::vector<Tensor> found(wanted.size());
-  if (!values.empty() && !wanted.empty())
-    found = torch::autograd::grad(values, wanted, ofValues, /*retain_graph=*/false, /*create_graph=*/false,
-                                  /*allow_unused=*/true);
+  std::vector<Tensor> gradients(leaves.size());
+  if (!outputs.empty() && !leaves.empty())
+    gradients = torch::autograd::grad(outputs, leaves, given, /*retain_graph=*/false, /*create_graph=*/false,
+                                      /*allow_unused=*/true);
   torch::jit::Stack results;
-  for (auto [input, gradient] : llvm::zip(wanted, found)) {
-    Tensor result = at::empty_like(input.detach());
+  for (auto [leaf, gradient] : llvm::zip(leaves, gradients)) {
+    Tensor result = at::empty_like(leaf.detach());
     if (!gradient.defined())
       result.zero_();
-    else if (gradient.strides() == result.strides())
+    // Not that of a sparse embedding, nor one that waits to be conjugated.
+    else if (gradient.layout() == at::kStrided && gradient.strides() == result.strides() &&
+             !gradient.is_conj())
       result = gradient.detach();
     else
-      result.copy_(gradient.detach());
+      result.copy_(gradient.layout() == at::kStrided ? gradient.detach() : gradient.detach().to_dense());
     results.push_back(std::move(result));
   }
-  for (const IValue &value : stack)
-    results.push_back(mapTensors(value, detached));
+  for (const IValue &output : stack)
+    results.push_back(mapTensors(output, detached));
   stack.swap(results);
 }
 

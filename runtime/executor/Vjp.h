@@ -15,28 +15,28 @@
 
 namespace cleave::runtime {
 
-/// A vector-Jacobian product. What the thread calls while this lives is recorded by autograd.
-class Vjp {
+/// While it lives, operators that this thread calls are recorded by autograd. The executor runs the block of
+/// a `Vjp` instruction inside, on `inputs()`, then calls `finish`.
+class AutogradScope {
 public:
-  /// \param operands  the gradients of the values, then the inputs. Tensors share the memory of these.
-  /// \param valueCount  number of values, 1 or more.
-  /// \param gradientCount  of so many inputs, from the first on, gradients are wanted: floating-point
-  /// tensors.
-  Vjp(llvm::ArrayRef<c10::IValue> operands, size_t valueCount, size_t gradientCount);
+  /// \param operands  grad_outputs, then the inputs, as of the instruction. Tensors share the memory of
+  /// these. \param outputCount  number of results of the block, 1 or more. \param gradientCount  the first so
+  /// many inputs, floating-point tensors, get gradients.
+  AutogradScope(llvm::ArrayRef<c10::IValue> operands, size_t outputCount, size_t gradientCount);
 
-  /// The inputs, for what is computed.
-  llvm::ArrayRef<c10::IValue> inputs() const { return given; }
-  /// Replaces the values on the stack by the gradients, with the strides of `empty_like` of their inputs, and
-  /// the values after them. Throws c10::Error as autograd does, such as for a gradient of another shape than
-  /// its value.
+  /// The parameters of the block.
+  llvm::ArrayRef<c10::IValue> inputs() const { return inputValues; }
+  /// Replaces the results of the block on the stack by the gradients, with the strides of `empty_like` of
+  /// their inputs, followed by these results. Throws c10::Error as torch::autograd::grad does, such as for a
+  /// gradient of another shape than its output.
   void finish(torch::jit::Stack &stack) const;
 
 private:
-  // Operators' results are tensors of autograd's, within a request that is in inference mode.
-  c10::InferenceMode normal{false};
-  at::AutoGradMode records{true};
-  std::vector<at::Tensor> gradients, wanted;
-  std::vector<c10::IValue> given;
+  // Declared first: the constructor's tensors must be made outside inference mode.
+  c10::InferenceMode noInference{false};
+  at::AutoGradMode gradMode{true};
+  std::vector<at::Tensor> gradOutputs, leaves;
+  std::vector<c10::IValue> inputValues;
 };
 
 } // namespace cleave::runtime

@@ -235,7 +235,7 @@ def test_router_losses_are_those_of_microbatches(tmp_path):
     def weighted(x, labels):
         parts = [(Router.forward(module, x[first:first + 2], labels[first:first + 2])["loss"],
                   (labels[first:first + 2] != -100).sum()) for first in (0, 2)]
-        return {"loss": sum(loss * weight for loss, weight in parts) / sum(weight for _, weight in parts)}
+        return {"loss": sum(loss * normalizer for loss, normalizer in parts) / sum(normalizer for _, normalizer in parts)}
 
     module.forward = weighted
     expected = train_eagerly(module, batches, STEPS, torch.optim.SGD(module.parameters(), lr=0.1))
@@ -281,7 +281,31 @@ class OtherLabels(Scores):
         return {"loss": functional.cross_entropy(scores, labels) + functional.cross_entropy(scores, labels.clamp(min=1), ignore_index=1)}
 
 
+class TwoTerms(Contrastive):
+    """The second term alone could be split."""
+
+    def forward(self, x, labels):
+        return {"loss": super().forward(x, labels)["loss"] + functional.cross_entropy(self.scores(x).transpose(1, 2), labels)}
+
+
+class WithAddend(Scores):
+    """A sum over the batch, to which a vector is added once."""
+
+    def forward(self, x, labels):
+        own = self.scores(x).mean(1)
+        return {"loss": torch.addmv(own.new_ones(CLASSES), own.t(), torch.ones(x.shape[0])).square().sum()}
+
+
+class CastToBool(Scores):
+    def forward(self, x, labels):
+        errors = functional.cross_entropy(self.scores(x).transpose(1, 2), labels, reduction="sum")
+        return {"loss": errors / (labels != -100).sum().bool()}
+
+
 @pytest.mark.parametrize("model, error", [
+    (TwoTerms, "takes every pair of positions in dimension batch"),
+    (WithAddend, "aten.addmv reduces over dimension batch"),
+    (CastToBool, "is not linear in sums and means over dimension batch"),
     (Contrastive, "takes every pair of positions in dimension batch"),
     (Root, "aten.sqrt is not linear in sums and means over dimension batch"),
     (OtherLabels, "is a mean over other elements than another term of the loss"),
@@ -292,11 +316,29 @@ def test_refused(model, error, tmp_path):
     assert error in found and "use --microbatches 1" in found
 
 
+class Signed(Scores):
+    """Weights of a mean that may be negative."""
+
+    def forward(self, x, labels):
+        errors = self.scores(x).square().mean(2)
+        return {"loss": (errors * labels).sum() / labels.sum()}
+
+
+@pytest.mark.parametrize("labels", ([1, -1, 2, 3], [-1, -1, -2, -3]))
+def test_weights_of_a_mean_that_cancel_end_the_training(labels, tmp_path):
+    data = batch(4, 0)
+    data["labels"] = torch.tensor(labels)[:, None].expand(4, data["labels"].shape[1]).contiguous()
+    prepare(Signed, tmp_path, [data])
+    compiled(tmp_path, "--microbatches", 2)
+    assert "the loss is nan" in refused(tmp_path, "train", "model.plan", "--data", "data.safetensors", "--steps", 1, "--lr", 0.1,
+                                        "--output", "none.safetensors")
+
+
 def test_batch_norm_is_refused(tmp_path):
     module = made(Normalized)
     files.write(tracing.trace(copy.deepcopy(module), rows(Normalized, 4), train=True), str(tmp_path / "model.pt"))
     found = refused(tmp_path, "compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--microbatches", 2, "-o", "no.plan")
-    assert "body.1" in found and "use norms without running statistics, or --microbatches 1" in found
+    assert "body.1" in found and "use a norm over each sample (layer norm, group norm), or --microbatches 1" in found
 
 
 @pytest.mark.parametrize("options, error", [

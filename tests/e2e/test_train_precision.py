@@ -30,7 +30,7 @@ class Tied(Classifier):
         return {"loss": found["loss"] + 0.1 * self.table.weight.square().mean()}
 
 
-def autocast(module):
+def under_autocast(module):
     module = copy.deepcopy(module)
     forward = module.forward
 
@@ -44,9 +44,9 @@ def autocast(module):
 
 
 def check_losses(report, module, batches, lr=1e-2):
-    """Nearer to float32's than twice what autocast is off, and than bfloat16's eight bits."""
+    """Off from float32 by at most twice what autocast is off, plus 2^-9 of the largest value (bfloat16's rounding)."""
     expected, narrow = [train_eagerly(each, batches, STEPS, torch.optim.AdamW(each.parameters(), lr=lr))
-                        for each in (copy.deepcopy(module), autocast(module))]
+                        for each in (copy.deepcopy(module), under_autocast(module))]
     for found, wide, cast in zip((report["losses"], report["gradient_norms"]), expected, narrow):
         found, wide, cast = map(torch.tensor, (found, wide, cast))
         allowed = 2 * (cast - wide).abs().max() + 2**-9 * wide.abs().max()

@@ -29,7 +29,7 @@ static const std::string kFolders[] = {"two-stages", "two-layers", "loop", "trai
 
 //===- Seeds --------------------------------------------------------------===//
 
-/// A loop whose body has a branch, lists, sizes and a dict.
+/// A loop whose body has a branch, a vjp, lists, sizes and a dict.
 static void writeLoop(const std::string &folder) {
   using plan::InstructionKind;
   using namespace runtime;
@@ -51,6 +51,8 @@ static void writeLoop(const std::string &folder) {
     return Slots{always, stage.emit(InstructionKind::If, {condition}, 1, {then, otherwise})[0]};
   });
   uint32_t result = stage.emit(InstructionKind::Loop, {stage.constant(integer(3)), always, x}, 1, {body})[0];
+  uint32_t sine = stage.block(1, [&](Slots params) { return Slots{stage.call("aten::sin", {params[0]})}; });
+  result = stage.emit(InstructionKind::Vjp, {x, result}, 2, {sine})[0];
   uint32_t shape = stage.list("int", {stage.size(plan::symbolDim(0)), stage.constant(integer(4))});
   uint32_t viewed = stage.call("aten::reshape", {result, shape});
   uint32_t joined = stage.call("aten::cat", {stage.list("Tensor", {viewed, x}), zero});

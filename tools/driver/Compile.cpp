@@ -13,7 +13,7 @@
 #include "tools/driver/base/PassPipeline.h"
 #include "tools/driver/base/UsageError.h"
 #include "tools/driver/search/MeshSearch.h"
-#include "tools/driver/search/RecomputeChoice.h"
+#include "tools/driver/search/RecomputeSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"

@@ -45,7 +45,7 @@ func.func @pairs(%x: tensor<?x5xf32, #rows> {cleave.name = "x"}, %y: tensor<?xf3
 // -----
 
 #rows = #cleave.layout<dims = ["batch", "5"]>
-// expected-error@+1 {{the model has a loss that adds to a sum what is no sum over dimension batch}}
+// expected-error@+1 {{the model has a loss that adds a term to a sum over the batch that is not a sum over dimension batch}}
 func.func @sum_and_weights(%x: tensor<?x5xf32, #rows> {cleave.name = "x"}) -> (tensor<f32> {cleave.name = "loss"})
     attributes {cleave.symbols = {batch = 4 : i64}} {
   %w = cleave.param "w" {role = "parameter"} : tensor<5xf32>

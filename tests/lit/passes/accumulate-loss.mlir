@@ -1,10 +1,10 @@
 // RUN: cleave-opt %s --split-input-file --accumulate-loss --infer-types --canonicalize --cse | FileCheck %s
-// A micro-batch gives its term of the loss and its weight: what the batch's loss is a mean over.
+// A micro-batch returns its loss times a normalizer, and the normalizer.
 
-// Of class indices, those count that are not ignored. A part without any gives 0, not NaN.
+// The number of labels that are not ignored. A micro-batch without any gives 0, not NaN.
 // CHECK-LABEL: func.func @classes(
-// CHECK-SAME: -> (tensor<f32> {cleave.name = "loss"}, tensor<f32> {cleave.loss_weight, cleave.name = "loss_weight"})
-// CHECK-SAME: cleave.output_tree = ["dict", "outputs", ["dict", "loss", 0], "loss_weight", 1], cleave.split_batch = "batch"
+// CHECK-SAME: -> (tensor<f32> {cleave.name = "loss"}, tensor<f32> {cleave.loss_normalizer, cleave.name = "loss_normalizer"})
+// CHECK-SAME: cleave.output_tree = ["dict", "outputs", ["dict", "loss", 0], "loss_normalizer", 1], cleave.split_batch = "batch"
 // CHECK-DAG: %[[SUM_OF:.*]] = cleave.constant(2 : i64) : i64
 // CHECK-DAG: %[[IGNORED:.*]] = cleave.constant(-100 : i64) : i64
 // CHECK: %[[COUNTS:.*]] = aten.ne.Scalar(%arg1, %[[IGNORED]])
@@ -13,9 +13,9 @@
 // CHECK: %[[ISZERO:.*]] = aten.eq.Scalar(%[[COUNT]]
 // CHECK: %[[SAFE:.*]] = aten.masked_fill.Scalar(%[[COUNT]], %[[ISZERO]]
 // CHECK: %[[MEAN:.*]] = aten.div.Tensor(%[[SUM]], %[[SAFE]])
-// CHECK: %[[WEIGHT:.*]] = aten.to.dtype(%{{.*}}) : {{.*}} -> tensor<f32>
-// CHECK: %[[TERM:.*]] = aten.mul.Tensor(%[[MEAN]], %[[WEIGHT]])
-// CHECK: return %[[TERM]], %[[WEIGHT]]
+// CHECK: %[[NORMALIZER:.*]] = aten.to.dtype(%{{.*}}) : {{.*}} -> tensor<f32>
+// CHECK: %[[TERM:.*]] = aten.mul.Tensor(%[[MEAN]], %[[NORMALIZER]])
+// CHECK: return %[[TERM]], %[[NORMALIZER]]
 func.func @classes(%x: tensor<?x5xf32, #cleave.layout<dims = ["batch", "5"]>> {cleave.name = "x"},
                    %labels: tensor<?xi64, #cleave.layout<dims = ["batch"]>> {cleave.name = "labels"})
     -> (tensor<f32> {cleave.name = "loss"})
@@ -33,12 +33,12 @@ func.func @classes(%x: tensor<?x5xf32, #cleave.layout<dims = ["batch", "5"]>> {c
 
 // -----
 
-// A mean over elements is weighted by samples; what is the same for each part may be added.
+// The number of samples, for a mean over elements. A term that is the same for each micro-batch may be added.
 // CHECK-LABEL: func.func @elements(
 // CHECK: %[[SAMPLES:.*]] = cleave.size "batch"
-// CHECK: %[[WEIGHT:.*]] = aten.full(%{{.*}}, %[[SAMPLES]]
-// CHECK: %[[TERM:.*]] = aten.mul.Tensor(%{{.*}}, %[[WEIGHT]])
-// CHECK: return %[[TERM]], %[[WEIGHT]]
+// CHECK: %[[NORMALIZER:.*]] = aten.full(%{{.*}}, %[[SAMPLES]]
+// CHECK: %[[TERM:.*]] = aten.mul.Tensor(%{{.*}}, %[[NORMALIZER]])
+// CHECK: return %[[TERM]], %[[NORMALIZER]]
 func.func @elements(%x: tensor<?x5xf32, #cleave.layout<dims = ["batch", "5"]>> {cleave.name = "x"})
     -> (tensor<f32> {cleave.name = "loss"}) attributes {cleave.symbols = {batch = 4 : i64}} {
   %w = cleave.param "w" {role = "parameter"} : tensor<5xf32>
@@ -53,7 +53,7 @@ func.func @elements(%x: tensor<?x5xf32, #cleave.layout<dims = ["batch", "5"]>> {
 
 // -----
 
-// A sum is added as it is.
+// A sum has no normalizer.
 // CHECK-LABEL: func.func @sum(
 // CHECK-SAME: -> (tensor<f32> {cleave.name = "loss"}) attributes
 // CHECK-SAME: cleave.split_batch = "batch"
@@ -70,16 +70,18 @@ func.func @sum(%x: tensor<?x5xf32, #cleave.layout<dims = ["batch", "5"]>> {cleav
 
 // -----
 
-// The quotient of a sum and one that depends on inputs alone is weighted by the divisor. A term that is not linear in sums, the
-// square of a mean, stays that of the part.
+// The divisor of a quotient of two sums, as it depends on inputs alone. A term that is not linear in sums and means, the square of
+// a mean, is computed per micro-batch.
 // CHECK-LABEL: func.func @masked(
 // CHECK-SAME: cleave.inexact_loss = ["aten.square at router is not linear in sums and means over dimension batch"]
 // CHECK: %[[COUNT:.*]] = aten.sum(%arg1
-// CHECK: %[[SAFE:.*]] = aten.masked_fill.Scalar(%[[COUNT]]
+// CHECK: %[[NORMALIZER:.*]] = aten.masked_fill.Scalar(%[[COUNT]], %{{.*}}, %{{.*}}) : (tensor<f32>, tensor<i1>, f64)
+// CHECK: %[[SAFE:.*]] = aten.masked_fill.Scalar(%[[COUNT]], %{{.*}}, %{{.*}}) : (tensor<f32>, tensor<i1>, i64)
 // CHECK: %[[MEAN:.*]] = aten.div.Tensor(%{{.*}}, %[[SAFE]])
 // CHECK: %[[ROUTER:.*]] = aten.square
 // CHECK: %[[LOSS:.*]] = aten.add.Tensor(%[[MEAN]], %[[ROUTER]]
-// CHECK: aten.mul.Tensor(%[[LOSS]], %[[COUNT]])
+// CHECK: %[[SCALAR:.*]] = aten.reshape(%[[NORMALIZER]]
+// CHECK: aten.mul.Tensor(%[[LOSS]], %[[SCALAR]])
 func.func @masked(%x: tensor<?x5xf32, #cleave.layout<dims = ["batch", "5"]>> {cleave.name = "x"},
                   %mask: tensor<?x5xf32, #cleave.layout<dims = ["batch", "5"]>> {cleave.name = "mask"})
     -> (tensor<f32> {cleave.name = "loss"}) attributes {cleave.symbols = {batch = 4 : i64}} {

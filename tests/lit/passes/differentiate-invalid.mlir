@@ -49,3 +49,20 @@ func.func @written(%x: tensor<4xf32>) -> (!cleave.tensor {cleave.name = "loss"})
   return %2 : !cleave.tensor
 }
 
+// -----
+
+func.func @random_branch(%x: tensor<4xf32>, %c: i1) -> (!cleave.tensor {cleave.name = "loss"}) {
+  %w = cleave.param "w" {role = "parameter"} : tensor<4xf32>
+  %none = cleave.constant(unit) : none
+  %p = cleave.constant(5.000000e-01 : f64) : f64
+  %on = cleave.constant(true) : i1
+  %0 = cleave.if %c : tensor<4xf32> {
+    // expected-error @below {{aten.dropout has no gradient: its backward pass runs it again, which would draw other random numbers; set dropout probabilities to 0}}
+    %1 = aten.dropout(%w, %p, %on) : (tensor<4xf32>, f64, i1) -> tensor<4xf32>
+    cleave.yield %1 : tensor<4xf32>
+  } else {
+    cleave.yield %x : tensor<4xf32>
+  }
+  %2 = aten.sum(%0, %none) : (tensor<4xf32>, none) -> !cleave.tensor
+  return %2 : !cleave.tensor
+}

@@ -47,14 +47,14 @@ static void makeVjp(Plan &plan) {
   Program &program = second(plan);
   Instruction &vjp = instruction(program, 0, 0);
   vjp.kind = InstructionKind::Vjp;
-  vjp.operands = {0, 0};
+  vjp.operands = {0, 0, 1};
   vjp.results = {3, 6};
   vjp.releases = {0, 6};
   vjp.blocks = {1};
   program.blocks.pop_back();
-  program.blocks[1]->params = {5};
-  instruction(program, 1, 0).operands = {5, 1};
-  program.slots = 7;
+  program.blocks[1]->params = {5, 7};
+  instruction(program, 1, 0).operands = {5, 7};
+  program.slots = 8;
 }
 
 static void setConstant(Plan &plan, ConstantKind kind, std::string element, ConstantKind item) {
@@ -365,15 +365,17 @@ static const Mutation kPrograms[] = {
     MUTATION("LoopCarried", "a loop has trip count", makeLoop(plan);
              instruction(second(plan), 0, 0).operands = {1, 2}),
     MUTATION("VjpBlocks", "a vjp has one block", makeVjp(plan); instruction(second(plan), 0, 0).blocks = {}),
-    MUTATION("VjpOperands", "takes 1 values and gives 2, and its block takes 1 and gives 1", makeVjp(plan);
+    MUTATION("VjpOperands", "takes 1 values and gives 2, and its block takes 2 and gives 1", makeVjp(plan);
              instruction(second(plan), 0, 0).operands = {0}),
-    MUTATION("VjpResults", "takes 2 values and gives 0, and its block takes 1 and gives 1", makeVjp(plan);
+    MUTATION("VjpResults", "takes 3 values and gives 0, and its block takes 2 and gives 1", makeVjp(plan);
              instruction(second(plan), 0, 0).results = {}; instruction(second(plan), 0, 0).releases = {0};
              second(plan).outputs = {0}; instruction(second(plan), 0, 0).releases = {};
-             second(plan).slots = 5),
-    MUTATION("VjpWithoutValues", "and its block takes 1 and gives 0", makeVjp(plan);
+             second(plan).slots = 6),
+    MUTATION("VjpWithoutValues", "and its block takes 2 and gives 0", makeVjp(plan);
              second(plan).blocks[1]->results = {}),
-    MUTATION("VjpOfAState", "uses a state or changes a weight in the block of a vjp", makeVjp(plan);
+    MUTATION("VjpOfAWeight", "an operand is slot 1 of outside a vjp, and no constant or size", makeVjp(plan);
+             instruction(second(plan), 1, 0).operands = {5, 1}),
+    MUTATION("VjpOfAState", "uses a state, changes a weight or is a vjp in the block of a vjp", makeVjp(plan);
              instruction(second(plan), 1, 0).kind = InstructionKind::StateWrite),
     MUTATION("InputRange", "takes input 1 of the request, which has 1", first(plan).inputs[0]->index = 1),
     MUTATION("InputSource", "an input comes from an unknown source",

@@ -92,13 +92,28 @@ TEST_F(VjpTest, LargeProductsHaveGradients) {
   EXPECT_TRUE(at::allclose(found[0], (input.sum() * 2000 * input).expand({2000, 4}), 1e-3));
 }
 
+TEST_F(VjpTest, SeesConjugatedInputs) {
+  // Conjugation waits in a bit of the tensor.
+  const uint32_t zero = stage.call("aten::mul.Scalar", {x, stage.constant(integer(0))});
+  const uint32_t complex = stage.call("aten::conj", {stage.call("aten::complex", {zero, x})});
+  Slots results = vjp({x, complex}, 2, [&](Slots params) {
+    return stage.call("aten::imag", {stage.call("aten::mul.Tensor", {params[1], params[0]})});
+  });
+  const at::Tensor input = at::tensor({1.f, 2.f, -1.f, 0.5f});
+  const auto found = run(input, {results[0], results[2]});
+  // imag(conj(i·x) · x) = −x²; its gradient of the second factor is −x.
+  EXPECT_TRUE(at::allclose(found[1], -input * input));
+  EXPECT_TRUE(at::allclose(found[0], -input));
+}
+
 TEST_F(VjpTest, RefusesGradientsOfOtherShapes) {
   const uint32_t zero = stage.constant(integer(0));
   Slots results = vjp({x}, 1, [&](Slots params) {
     return stage.call("aten::cat", {stage.list("Tensor", {params[0], params[0]}), zero});
   });
   writer.output("y", 0, stage.output(results[0]));
-  EXPECT_THAT(failureOf(open(writer)->run({at::ones({4})})), testing::HasSubstr("got [4] but expected shape compatible with [8]"));
+  EXPECT_THAT(failureOf(open(writer)->run({at::ones({4})})),
+              testing::HasSubstr("got [4] but expected shape compatible with [8]"));
 }
 
 } // namespace cleave::runtime

@@ -1,5 +1,5 @@
-//===- RecomputeChoice.cpp - Recomputation within memory ------------------===//
-#include "tools/driver/search/RecomputeChoice.h"
+//===- RecomputeSearch.cpp - Recomputation within memory ------------------===//
+#include "tools/driver/search/RecomputeSearch.h"
 #include "ir/Cleave.h"
 #include "ir/ModuleList.h"
 #include "ir/OperatorDialect.h"
@@ -11,7 +11,7 @@ using llvm::Expected;
 using Modules = std::vector<std::string>;
 
 /// The items of lists of modules, in the order in which the model calls them.
-static Modules itemsOf(mlir::ModuleOp model) {
+static Modules moduleListItems(mlir::ModuleOp model) {
   llvm::SetVector<llvm::StringRef> items;
   model.walk([&](OperatorOp op) {
     if (llvm::StringRef item = moduleListItem(modulePath(op)).second; !item.empty())
@@ -24,12 +24,12 @@ static Modules itemsOf(mlir::ModuleOp model) {
 }
 
 namespace {
-class RecomputeChoice {
+class RecomputeSearch {
 public:
-  RecomputeChoice(const CompileOptions &options, const ModelSource &source, mlir::MLIRContext &context,
+  RecomputeSearch(const CompileOptions &options, const ModelSource &source, mlir::MLIRContext &context,
                   const PipelineShape &shape, int64_t limit)
       : options(options), source(source), context(context), shape(shape), limit(limit) {
-    // Cuts for a limit know of no recomputation.
+    // Trials have no memory limit: the cutter does not model recomputation.
     this->shape.memoryGiven.reset();
     this->shape.memoryOfDevices.clear();
   }
@@ -48,7 +48,7 @@ private:
 };
 } // namespace
 
-Expected<int64_t> RecomputeChoice::peakOf(const Modules &recomputed) const {
+Expected<int64_t> RecomputeSearch::peakOf(const Modules &recomputed) const {
   CompileOptions tried = options;
   tried.emitIr.clear();
   tried.gradients->recompute = recomputed;
@@ -58,13 +58,13 @@ Expected<int64_t> RecomputeChoice::peakOf(const Modules &recomputed) const {
   return (*plan)->predictions.front()->peak_bytes;
 }
 
-llvm::Error RecomputeChoice::tooLittle(int64_t peak, llvm::StringRef remedy) const {
+llvm::Error RecomputeSearch::tooLittle(int64_t peak, llvm::StringRef remedy) const {
   return llvm::createStringError(options.model + ": a step takes " + llvm::Twine(peak) +
                                  " bytes at its peak, its device has " + llvm::Twine(limit) + "; " + remedy +
                                  " (--device-memory " + llvm::Twine(peak) + "B)");
 }
 
-Expected<Modules> RecomputeChoice::run() {
+Expected<Modules> RecomputeSearch::run() {
   const Modules &given = options.gradients->recompute;
   auto peak = peakOf(given);
   if (!peak)
@@ -74,7 +74,7 @@ Expected<Modules> RecomputeChoice::run() {
   if (!given.empty())
     return tooLittle(*peak,
                      "leave out --recompute, so that modules are chosen, or use a device with more memory");
-  const Modules items = itemsOf(source.model.module.get());
+  const Modules items = moduleListItems(source.model.module.get());
   if (items.empty())
     return tooLittle(*peak, "name modules to recompute (--recompute), use a smaller batch or more memory");
   auto least = peakOf(items);
@@ -84,16 +84,16 @@ Expected<Modules> RecomputeChoice::run() {
     return tooLittle(*least,
                      "use a smaller batch, micro-batches, or more memory; activations of all items of "
                      "its lists of modules are recomputed already");
-  // `fitting` items suffice, `missing` do not.
-  size_t fitting = items.size(), missing = 0;
-  while (fitting - missing > 1) {
-    const size_t middle = (fitting + missing) / 2;
+  // Bisection: the more items are recomputed, the fewer bytes wait for the backward pass.
+  size_t fits = items.size(), doesNotFit = 0;
+  while (fits - doesNotFit > 1) {
+    const size_t middle = (fits + doesNotFit) / 2;
     auto found = peakOf(Modules(items.begin(), items.begin() + middle));
     if (!found)
       return found.takeError();
-    (*found <= limit ? fitting : missing) = middle;
+    (*found <= limit ? fits : doesNotFit) = middle;
   }
-  return Modules(items.begin(), items.begin() + fitting);
+  return Modules(items.begin(), items.begin() + fits);
 }
 
 Expected<Modules> chooseRecomputed(const CompileOptions &options, const ModelSource &source,
@@ -104,7 +104,7 @@ Expected<Modules> chooseRecomputed(const CompileOptions &options, const ModelSou
       limit = std::min(limit.value_or(*bytes), *bytes);
   if (!limit)
     return options.gradients->recompute;
-  return RecomputeChoice(options, source, context, shape, *limit).run();
+  return RecomputeSearch(options, source, context, shape, *limit).run();
 }
 
 } // namespace cleave

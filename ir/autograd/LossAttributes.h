@@ -1,0 +1,26 @@
+//===- LossAttributes.h - Attributes of a loss ------------------*- C++ -*-===//
+#ifndef CLEAVE_IR_AUTOGRAD_LOSSATTRIBUTES_H
+#define CLEAVE_IR_AUTOGRAD_LOSSATTRIBUTES_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace cleave {
+
+/// On a result: it is the loss whose gradients are among the results.
+inline constexpr llvm::StringLiteral kLossAttr = "cleave.loss";
+
+/// On a result, a float32 tensor of one element: normalizer of the micro-batch. Batch loss = sum of loss /
+/// sum of normalizer, gradients likewise; without this result, plain sums.
+inline constexpr llvm::StringLiteral kLossNormalizerAttr = "cleave.loss_normalizer";
+
+/// On a function: name of the batch dimension. Set by accumulate-loss, which has checked that loss and
+/// gradients add up over micro-batches; gradients of weights would fail a later analysis.
+inline constexpr llvm::StringLiteral kSplitBatchAttr = "cleave.split_batch";
+
+/// On a function with kSplitBatchAttr: descriptions of the operations in LossSplit::inexact, if there are
+/// any.
+inline constexpr llvm::StringLiteral kInexactLossAttr = "cleave.inexact_loss";
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_AUTOGRAD_LOSSATTRIBUTES_H

@@ -1,0 +1,24 @@
+//===- RecomputeSearch.h - Recomputation within memory ----------*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_SEARCH_RECOMPUTESEARCH_H
+#define CLEAVE_TOOLS_DRIVER_SEARCH_RECOMPUTESEARCH_H
+
+#include "tools/driver/search/PlanMaker.h"
+
+namespace cleave {
+
+/// Chooses modules for activation recomputation. Returns the user's choice, if given, or none if the step
+/// fits the memory of the device (`shape`). Otherwise the first N items of the model's lists of modules, with
+/// the smallest N that fits: backward reaches the first items last, so their activations would live longest.
+/// Each trial makes a plan. Fails if no choice fits; the message gives the memory needed.
+llvm::Expected<std::vector<std::string>> chooseRecomputed(const CompileOptions &options,
+                                                          const ModelSource &source,
+                                                          mlir::MLIRContext &context,
+                                                          const PipelineShape &shape);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_SEARCH_RECOMPUTESEARCH_H
