@@ -18,9 +18,10 @@ std::vector<std::string> topModules(StageOp stage);
 
 /// Notes of a function, by kind: sizes at which the model does not run (`multiple`, `range`), weights that
 /// several stages hold (`tied-weight`), the operation that makes balance impossible (`balance`), the obstacle
-/// to splitting the batch (`batch`), terms of the loss that micro-batches change (`loss`), weights that all
-/// tensor-parallel ranks hold whole (`replicated`), operators without semantics (`no-semantics`), operators
-/// off the list (`unlisted-operator`), operators that draw random numbers (`random`), gradients by autograd
+/// to splitting the batch (`batch`), terms of the loss that are those of each micro-batch (`loss`), weights
+/// that all tensor-parallel ranks hold whole (`replicated`), operators without semantics (`no-semantics`),
+/// operators off the list (`unlisted-operator`), operators that draw random numbers (`random`), gradients by
+/// autograd
 /// (`autograd`), operators and states whose types are unknown or change (`unknown-type`), and operators that
 /// always fail (`fails`).
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);

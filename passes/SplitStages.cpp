@@ -1,7 +1,7 @@
 //===- SplitStages.cpp - Operations into cleave.stage ---------------------===//
 #include "mlir/IR/IRMapping.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"

@@ -7,6 +7,26 @@ using namespace mlir;
 
 namespace cleave {
 
+c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate) {
+  return aggregate.isTuple() ? c10::ArrayRef<c10::IValue>(aggregate.toTupleRef().elements())
+                             : aggregate.toListRef();
+}
+
+bool isDifferentiable(const c10::IValue &value) {
+  return value.isTensor() && value.toTensor().defined() &&
+         (value.toTensor().is_floating_point() || value.toTensor().is_complex());
+}
+
+const c10::IValue *CallBuilder::exampleOf(Value value) const {
+  auto known = samples.runs.front().values.find(value);
+  return known == samples.runs.front().values.end() ? nullptr : &known->second;
+}
+
+Value CallBuilder::materialize(TensorRef tensor) {
+  return tensor.item ? unpack(tensor.value, itemsOf(*exampleOf(tensor.value)).size())[*tensor.item]
+                     : tensor.value;
+}
+
 /// The IR's type of a constant, for which toAttribute gives the value.
 static Type typeOfConstant(const c10::IValue &value, MLIRContext *context) {
   Builder b(context);

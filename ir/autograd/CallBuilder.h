@@ -8,8 +8,21 @@
 
 #include "ir/autograd/BackwardRules.h"
 #include "mlir/IR/Builders.h"
+#include <optional>
 
 namespace cleave {
+
+/// A tensor: a value, or item `item` of a value that is a list or tuple.
+struct TensorRef {
+  mlir::Value value;
+  std::optional<unsigned> item;
+};
+
+/// Items of a list or tuple.
+c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate);
+
+/// True for a tensor that may have a gradient: of floating-point or complex numbers.
+bool isDifferentiable(const c10::IValue &value);
 
 /// Builds operations and runs each at all samples, so that the types of what it gives are known.
 class CallBuilder {
@@ -17,6 +30,10 @@ public:
   explicit CallBuilder(Samples &samples, mlir::MLIRContext *context) : samples(samples), b(context) {}
 
   mlir::OpBuilder &opBuilder() { return b; }
+  /// The value in the run at the example sizes; null if it depends on data.
+  const c10::IValue *exampleOf(mlir::Value value) const;
+  /// The tensor as a value, which must have an example. Unpacks the list or tuple that has it.
+  mlir::Value materialize(TensorRef tensor);
   void setLocation(mlir::Location now) { location = now; }
 
   mlir::Value constant(mlir::Type type, mlir::Attribute value);

@@ -1,17 +1,12 @@
 //===- Differentiate.cpp - Gradients as IR --------------------------------===//
 #include "ir/autograd/Differentiate.h"
-#include "ir/Signature.h"
-#include "ir/autograd/CallBuilder.h"
 #include "ir/autograd/DifferentiableForms.h"
+#include "ir/autograd/Differentiator.h"
 #include "ir/autograd/LossResult.h"
-#include "ir/autograd/VjpBuilder.h"
 #include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/Transforms/RegionUtils.h"
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -19,81 +14,13 @@ namespace cleave {
 
 std::string gradientName(StringRef of) { return ("grad." + of).str(); }
 
-namespace {
-/// One run over a function. Gradients are found from the last operation to the first.
-class Differentiator {
-public:
-  Differentiator(func::FuncOp function, const DerivativeOptions &options, Samples &samples)
-      : function(function), options(options), samples(samples), rules(samples),
-        builder(samples, function.getContext()) {}
-
-  LogicalResult run();
-
-private:
-  const c10::IValue *exampleOf(Value value) const {
-    auto known = samples.runs.front().values.find(value);
-    return known == samples.runs.front().values.end() ? nullptr : &known->second;
-  }
-  bool isDifferentiable(TensorRef tensor) const;
-  bool isTrainable(ParamOp param) const;
-  /// Empty if it has no name.
-  StringRef nameOf(BlockArgument argument) {
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
-    return name ? name.getValue() : StringRef();
-  }
-  /// Why the type of the loss is not known without data.
-  std::string reasonOfUnknown() const;
-  LogicalResult checkLoss(unsigned index);
-  /// Finds the values computed from a trained weight or a wanted input.
-  void findRequiresGrad();
-  /// The tensors that a value holds: itself, or the items of a list; nothing if it holds others.
-  std::optional<SmallVector<TensorRef>> tensorsIn(Value value) const;
-  std::optional<SmallVector<TensorRef>> tensorsIn(ValueRange values) const;
-  Value materialize(TensorRef tensor);
-  Value gradientOf(TensorRef tensor) const;
-  void accumulate(TensorRef tensor, Value gradient);
-  bool hasGradient(Operation *op) const;
-  LogicalResult visit(Operation *op);
-  LogicalResult visitCall(OperatorOp op);
-  /// Adds gradients of the operands, by a `cleave.vjp` of the operation.
-  LogicalResult differentiateByAutograd(Operation *op, ArrayRef<TensorRef> results, StringRef reason);
-  /// Replaces a loss whose type depends on data by that of a `cleave.vjp` of all operations of such types
-  /// that it depends on.
-  LogicalResult replaceLossByVjp(unsigned index);
-  FailureOr<VjpBuilder::Built> buildVjp(ArrayRef<Operation *> operations, ArrayRef<TensorRef> values,
-                                        ValueRange gradients, StringRef reason,
-                                        RankedTensorType scalarType = {});
-  Value contiguous(Value tensor);
-  /// Builds the forward calls of a rule in the place of the operation, which is erased.
-  LogicalResult replace(OperatorOp op, const BackwardRule &rule,
-                        llvm::function_ref<Value(RuleTensor)> valueOf, std::vector<SmallVector<Value>> &made);
-  void addResults();
-
-  func::FuncOp function;
-  const DerivativeOptions &options;
-  Samples &samples;
-  BackwardRules rules;
-  CallBuilder builder;
-  DenseSet<Value> requiresGrad;
-  /// Operations that are copied into the `cleave.vjp` that gives the loss.
-  DenseSet<Operation *> operationsOfLossVjp;
-  DenseMap<Value, Value> gradients;
-  /// Of the items of lists and tuples; null where there is none.
-  DenseMap<Value, SmallVector<Value>> itemGradients;
-};
-} // namespace
-
 //===- Values -------------------------------------------------------------===//
 
 static bool isAggregate(const c10::IValue &value) { return value.isList() || value.isTuple(); }
 
 bool Differentiator::isDifferentiable(TensorRef tensor) const {
   const c10::IValue *value = exampleOf(tensor.value);
-  if (!value)
-    return false;
-  const c10::IValue &found = tensor.item ? itemsOf(*value)[*tensor.item] : *value;
-  return found.isTensor() && found.toTensor().defined() &&
-         (found.toTensor().is_floating_point() || found.toTensor().is_complex());
+  return value && cleave::isDifferentiable(tensor.item ? itemsOf(*value)[*tensor.item] : *value);
 }
 
 std::optional<SmallVector<TensorRef>> Differentiator::tensorsIn(Value value) const {
@@ -129,12 +56,6 @@ std::optional<SmallVector<TensorRef>> Differentiator::tensorsIn(ValueRange value
   return all;
 }
 
-Value Differentiator::materialize(TensorRef tensor) {
-  if (!tensor.item)
-    return tensor.value;
-  return builder.unpack(tensor.value, itemsOf(*exampleOf(tensor.value)).size())[*tensor.item];
-}
-
 Value Differentiator::gradientOf(TensorRef tensor) const {
   if (!tensor.item)
     return gradients.lookup(tensor.value);
@@ -163,8 +84,7 @@ bool Differentiator::isTrainable(ParamOp param) const {
           (param.getAliases() && llvm::any_of(*param.getAliases(), isAlias)));
 }
 
-/// Operands, and values that regions use from outside.
-static bool usesAny(Operation *op, const DenseSet<Value> &values) {
+bool usesAny(Operation *op, const DenseSet<Value> &values) {
   auto isOne = [&](Value value) { return values.contains(value); };
   return llvm::any_of(op->getOperands(), isOne) || op->walk([&](Operation *inner) {
                                                        return llvm::any_of(inner->getOperands(), isOne)
@@ -195,18 +115,6 @@ void Differentiator::findRequiresGrad() {
         requiresGrad.insert(result);
     }
   }
-}
-
-std::string Differentiator::reasonOfUnknown() const {
-  std::string reason = "its type depends on data";
-  function->walk([&](Operation *op) {
-    auto failure = samples.runs.front().failures.find(op);
-    if (failure == samples.runs.front().failures.end())
-      return WalkResult::advance();
-    reason = (op->getName().getStringRef() + ": " + failure->second.reason).str();
-    return WalkResult::interrupt();
-  });
-  return reason;
 }
 
 LogicalResult Differentiator::checkLoss(unsigned index) {
@@ -333,9 +241,9 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
   auto valueOf = [&](RuleTensor of) -> Value {
     switch (of.source) {
     case RuleTensor::Source::Operand:
-      return materialize((*operands)[of.index]);
+      return builder.materialize((*operands)[of.index]);
     case RuleTensor::Source::Result:
-      return materialize((*results)[of.index]);
+      return builder.materialize((*results)[of.index]);
     case RuleTensor::Source::Gradient:
       return given[of.index];
     default:
@@ -352,93 +260,6 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
     if (value)
       accumulate(tensor, value);
   }
-  return success();
-}
-
-FailureOr<VjpBuilder::Built> Differentiator::buildVjp(ArrayRef<Operation *> operations,
-                                                      ArrayRef<TensorRef> values, ValueRange gradients,
-                                                      StringRef reason, RankedTensorType scalarType) {
-  auto built =
-      VjpBuilder(builder, samples, requiresGrad).build(operations, values, gradients, reason, scalarType);
-  if (succeeded(built))
-    for (auto [input, gradient] : llvm::zip(built->inputs, built->op.getResults()))
-      accumulate(input, gradient);
-  return built;
-}
-
-LogicalResult Differentiator::differentiateByAutograd(Operation *op, ArrayRef<TensorRef> results,
-                                                      StringRef reason) {
-  Operation *random = nullptr;
-  op->walk([&](OperatorOp call) {
-    if (!random && isRandom(call))
-      random = call;
-  });
-  if (random)
-    return random->emitError() << random->getName()
-                               << " has no gradient: its backward pass runs it again, which "
-                               << "would draw other random numbers; set dropout probabilities to 0";
-  builder.setLocation(op->getLoc());
-  SmallVector<TensorRef> values;
-  SmallVector<Value> given;
-  for (TensorRef result : results)
-    if (Value gradient = gradientOf(result)) {
-      values.push_back(result);
-      given.push_back(gradient);
-    }
-  return buildVjp(op, values, given, reason);
-}
-
-/// The operations that the value depends on, in the order of their block.
-static std::vector<Operation *> backwardSlice(Value value) {
-  llvm::SetVector<Operation *> found;
-  auto add = [&](Value used) {
-    if (Operation *maker = used.getDefiningOp())
-      found.insert(maker);
-  };
-  add(value);
-  for (size_t i = 0; i < found.size(); ++i) {
-    llvm::for_each(found[i]->getOperands(), add);
-    llvm::SetVector<Value> inside;
-    for (Region &region : found[i]->getRegions())
-      getUsedValuesDefinedAbove(region, inside);
-    llvm::for_each(inside, add);
-  }
-  std::vector<Operation *> sorted(found.begin(), found.end());
-  llvm::sort(sorted, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  return sorted;
-}
-
-LogicalResult Differentiator::replaceLossByVjp(unsigned index) {
-  Operation *terminator = function.getBody().front().getTerminator();
-  const Value loss = terminator->getOperand(index);
-  DenseSet<Value> unknown;
-  std::vector<Operation *> operations;
-  for (Operation *op : backwardSlice(loss)) {
-    auto isUnknown = [&](Value result) { return !exampleOf(result); };
-    if (isa<ParamOp, ReadStateOp>(op) || !(llvm::any_of(op->getResults(), isUnknown) || usesAny(op, unknown)))
-      continue;
-    unknown.insert(op->result_begin(), op->result_end());
-    operations.push_back(op);
-  }
-  if (operations.empty())
-    return function.emitError() << "the loss depends on no weight that is trained";
-  // The widest of the weights' dtypes, float32 at least.
-  const bool hasFloat64 = llvm::any_of(function.getOps<ParamOp>(), [&](ParamOp param) {
-    auto type = dyn_cast<RankedTensorType>(param.getType());
-    return type && requiresGrad.contains(param) && type.getElementType().isF64();
-  });
-  Builder types(function);
-  const Type element = hasFloat64 ? types.getF64Type() : types.getF32Type();
-  builder.setLocation(operations.back()->getLoc());
-  auto type = RankedTensorType::get({}, element);
-  auto built = buildVjp(operations, TensorRef{loss, std::nullopt}, builder.one(*scalarTypeOf(element)),
-                        reasonOfUnknown(), type);
-  if (failed(built))
-    return failure();
-  terminator->setOperand(index, built->op.getResults().back());
-  function.setType(
-      FunctionType::get(function.getContext(), function.getArgumentTypes(), terminator->getOperandTypes()));
-  operationsOfLossVjp.insert(operations.begin(), operations.end());
   return success();
 }
 
@@ -539,9 +360,8 @@ LogicalResult Differentiator::run() {
   if (exampleOf(loss)) {
     Value none = builder.constant(builder.opBuilder().getNoneType(), builder.opBuilder().getUnitAttr());
     gradients[loss] = builder.call("aten.ones_like", {loss, none, none, none, none, none});
-  } else {
-    if (failed(replaceLossByVjp(*index)))
-      return failure();
+  } else if (failed(replaceLossByVjp(*index))) {
+    return failure();
   }
   for (Operation *op : llvm::reverse(forward))
     if (!operationsOfLossVjp.contains(op) && failed(visit(op)))

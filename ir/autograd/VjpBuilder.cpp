@@ -1,31 +1,13 @@
 //===- VjpBuilder.cpp - Operations for PyTorch's autograd -----------------===//
 #include "ir/autograd/VjpBuilder.h"
 #include "ir/Aggregates.h"
+#include "ir/UsedValues.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
 namespace cleave {
-
-c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate) {
-  return aggregate.isTuple() ? c10::ArrayRef<c10::IValue>(aggregate.toTupleRef().elements())
-                             : aggregate.toListRef();
-}
-
-const c10::IValue *VjpBuilder::exampleOf(Value value) const {
-  auto known = samples.runs.front().values.find(value);
-  return known == samples.runs.front().values.end() ? nullptr : &known->second;
-}
-
-/// Operands, and what regions use from outside.
-static llvm::SetVector<Value> usedValues(Operation *op) {
-  llvm::SetVector<Value> used(op->operand_begin(), op->operand_end());
-  for (Region &region : op->getRegions())
-    getUsedValuesDefinedAbove(region, used);
-  return used;
-}
 
 LogicalResult VjpBuilder::collect(ArrayRef<Operation *> operations) {
   for (Operation *op : operations) {
@@ -68,28 +50,31 @@ LogicalResult VjpBuilder::collect(ArrayRef<Operation *> operations) {
   return success();
 }
 
-/// Sorts the values from outside into tensors whose gradients are differentiableInputs, and otherInputs.
-void VjpBuilder::addInputs() {
+/// True if gradients may go to the value: to a tensor, or to one in a list, tuple or dictionary.
+static bool mayHaveGradient(const c10::IValue &value) {
+  if (value.isList() || value.isTuple())
+    return llvm::any_of(itemsOf(value), mayHaveGradient);
+  return value.isGenericDict() || isDifferentiable(value);
+}
+
+/// Sorts the values from outside into tensors that get gradients, and others.
+LogicalResult VjpBuilder::addInputs(Location location) {
   for (Value value : captured) {
-    const c10::IValue *example = exampleOf(value);
-    auto isDifferentiable = [](const c10::IValue &item) {
-      return item.isTensor() && item.toTensor().defined() &&
-             (item.toTensor().is_floating_point() || item.toTensor().is_complex());
-    };
-    if (!example || !requiresGrad.contains(value)) {
+    const c10::IValue *example = builder.exampleOf(value);
+    const bool isNumber = isa<IntegerType, FloatType>(value.getType());
+    if (!requiresGrad.contains(value) || isNumber || (example && !mayHaveGradient(*example))) {
       otherInputs.push_back(value);
-    } else if (example->isTensor()) {
-      if (isDifferentiable(*example))
-        differentiableInputs.push_back({value, std::nullopt});
-      else
-        otherInputs.push_back(value);
-    } else if (example->isTensorList() && llvm::all_of(itemsOf(*example), isDifferentiable)) {
+    } else if (example && example->isTensor()) {
+      differentiableInputs.push_back({value, std::nullopt});
+    } else if (example && example->isTensorList() && llvm::all_of(itemsOf(*example), isDifferentiable)) {
       for (unsigned i = 0; i < itemsOf(*example).size(); ++i)
         differentiableInputs.push_back({value, i});
     } else {
-      otherInputs.push_back(value);
+      return emitError(location) << "no gradient: the backward pass depends on data, and uses a "
+                                 << value.getType() << " whose tensors are not known without data";
     }
   }
+  return success();
 }
 
 SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> outputs,
@@ -128,8 +113,8 @@ SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> outputs
   SmallVector<Value> yielded;
   for (TensorRef output : outputs) {
     Value copy = mapping.lookup(output.value);
-    yielded.push_back(
-        output.item ? builder.unpack(copy, itemsOf(*exampleOf(output.value)).size())[*output.item] : copy);
+    const size_t items = output.item ? itemsOf(*builder.exampleOf(output.value)).size() : 0;
+    yielded.push_back(output.item ? builder.unpack(copy, items)[*output.item] : copy);
   }
   if (scalarType) {
     const Value none = builder.constant(b.getNoneType(), b.getUnitAttr()),
@@ -147,17 +132,13 @@ FailureOr<VjpBuilder::Built> VjpBuilder::build(ArrayRef<Operation *> operations,
                                                RankedTensorType scalarType) {
   if (failed(collect(operations)))
     return failure();
-  addInputs();
+  if (failed(addInputs(operations.back()->getLoc())))
+    return failure();
   OpBuilder &b = builder.opBuilder();
   SmallVector<Value> inputs;
   SmallVector<Type> types;
-  for (unsigned i = 0; i < differentiableInputs.size(); ++i)
-    inputs.push_back(
-        !differentiableInputs[i].item
-            ? differentiableInputs[i].value
-            : builder.unpack(
-                  differentiableInputs[i].value,
-                  itemsOf(*exampleOf(differentiableInputs[i].value)).size())[*differentiableInputs[i].item]);
+  for (TensorRef input : differentiableInputs)
+    inputs.push_back(builder.materialize(input));
   for (Value input : inputs)
     types.push_back(input.getType());
   llvm::append_range(inputs, otherInputs);

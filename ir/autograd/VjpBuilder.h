@@ -12,21 +12,12 @@
 
 namespace cleave {
 
-/// A tensor: a value, or item `item` of a value that is a list or tuple.
-struct TensorRef {
-  mlir::Value value;
-  std::optional<unsigned> item;
-};
-
-/// Items of a list or tuple.
-c10::ArrayRef<c10::IValue> itemsOf(const c10::IValue &aggregate);
-
 /// Copies operations whose backward pass is not known as IR into a `cleave.vjp`. For one use.
 class VjpBuilder {
 public:
   /// \param requiresGrad  values whose gradients are wanted where the operations use them.
-  VjpBuilder(CallBuilder &builder, const Samples &samples, const llvm::DenseSet<mlir::Value> &requiresGrad)
-      : builder(builder), samples(samples), requiresGrad(requiresGrad) {}
+  VjpBuilder(CallBuilder &builder, const llvm::DenseSet<mlir::Value> &requiresGrad)
+      : builder(builder), requiresGrad(requiresGrad) {}
 
   struct Built {
     VjpOp op;
@@ -46,14 +37,12 @@ public:
                                mlir::RankedTensorType scalarType = {});
 
 private:
-  const c10::IValue *exampleOf(mlir::Value value) const;
   mlir::LogicalResult collect(llvm::ArrayRef<mlir::Operation *> operations);
-  void addInputs();
+  mlir::LogicalResult addInputs(mlir::Location location);
   llvm::SmallVector<mlir::Value> fillBody(mlir::Block &body, llvm::ArrayRef<TensorRef> outputs,
                                           mlir::RankedTensorType scalarType);
 
   CallBuilder &builder;
-  const Samples &samples;
   const llvm::DenseSet<mlir::Value> &requiresGrad;
   /// In the order of the block.
   std::vector<mlir::Operation *> copied;

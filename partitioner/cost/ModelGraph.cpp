@@ -4,7 +4,7 @@
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/JoinedNodes.h"
 #include "partitioner/graph/JointFunction.h"
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"

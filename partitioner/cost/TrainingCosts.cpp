@@ -4,7 +4,7 @@
 #include "ir/semantics/Backward.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"

@@ -2,7 +2,7 @@
 #include "partitioner/memory/CutMemoryPredictor.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/JointFunction.h"
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "partitioner/memory/SpecializeRank.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"

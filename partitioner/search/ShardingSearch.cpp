@@ -1,7 +1,7 @@
 //===- ShardingSearch.cpp - Search for the dimensions to shard ------------===//
 #include "partitioner/search/ShardingSearch.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/GlobPattern.h"

@@ -2,7 +2,7 @@
 #include "partitioner/sharding/BatchWalk.h"
 #include "ir/Schemas.h"
 #include "ir/semantics/Shapes.h"
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "partitioner/sharding/ProbeShapes.h"
 
 using namespace mlir;

@@ -1,7 +1,7 @@
 //===- LossSplit.cpp - The loss of a batch, from those of its parts -------===//
 #include "partitioner/sharding/LossSplit.h"
 #include "ir/Cleave.h"
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "partitioner/sharding/BatchWalk.h"
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 //===- OptimizerStep.cpp --------------------------------------------------===//
 #include "runtime/executor/OptimizerStep.h"
-#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ArrayRef.h"
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
@@ -23,6 +23,27 @@ static void checkNumber(const Tensor &number, const char *what) {
               number.toString(), number.sizes(), ", expected one float32");
 }
 
+/// torch.optim.SGD operation by operation. libtorch's fused kernel for CPUs leaves narrow weights as they
+/// are, but for the last few of a tensor (2.11.0).
+static void applySgd(const plan::OptimizerConfig &config, const Tensor &weight, Tensor gradient,
+                     llvm::ArrayRef<Tensor> states, const OptimizerInputs &inputs) {
+  if (inputs.foundInf.item<float>() != 0)
+    return;
+  if (inputs.gradScale)
+    gradient.div_(inputs.gradScale->to(at::kCPU));
+  if (config.weight_decay != 0)
+    gradient.add_(weight, config.weight_decay);
+  if (config.momentum != 0) {
+    const Tensor &buffer = states.front();
+    buffer.mul_(config.momentum).add_(gradient);
+    if (config.nesterov)
+      gradient.add_(buffer, config.momentum);
+    else
+      gradient = buffer;
+  }
+  weight.add_(gradient, -inputs.learningRate.item<double>());
+}
+
 void applyOptimizerStep(const plan::OptimizerConfig &config, Tensor weight, std::vector<Tensor> states,
                         const OptimizerInputs &inputs) {
   TORCH_CHECK(weight.is_contiguous() && weight.is_floating_point(),
@@ -39,26 +60,16 @@ void applyOptimizerStep(const plan::OptimizerConfig &config, Tensor weight, std:
   const std::optional<Tensor> gradScale =
       inputs.gradScale ? std::optional(inputs.gradScale->to(weight.device())) : std::nullopt;
   const Tensor foundInf = inputs.foundInf.to(weight.device());
+  const std::vector<Tensor> weights{weight}, gradients{gradient};
+  if (config.optimizer == plan::Optimizer::Sgd && weight.is_cpu() && weight.element_size() < 4)
+    return applySgd(config, weight, gradient, states, inputs);
   if (config.optimizer == plan::Optimizer::Sgd) {
-    // libtorch's kernel for CPUs leaves narrow weights as they are, but for the last few of a tensor.
-    const bool isCopied = weight.is_cpu() && weight.element_size() < 4;
-    auto widened = [&](const Tensor &tensor) { return isCopied ? tensor.to(at::kFloat) : tensor; };
-    const Tensor wideWeight = widened(weight);
-    std::vector<Tensor> wideStates;
-    for (const Tensor &state : states)
-      wideStates.push_back(widened(state));
     // A momentum of zeros is what torch.optim has before its first step, where `dampening` is 0.
-    at::_fused_sgd_({wideWeight}, {widened(gradient)}, wideStates, config.weight_decay, config.momentum,
-                    inputs.learningRate, /*dampening=*/0, config.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/false, gradScale, foundInf);
-    if (isCopied) {
-      weight.copy_(wideWeight);
-      for (auto [state, wide] : llvm::zip(states, wideStates))
-        state.copy_(wide);
-    }
+    at::_fused_sgd_(weights, gradients, states, config.weight_decay, config.momentum, inputs.learningRate,
+                    /*dampening=*/0, config.nesterov, /*maximize=*/false, /*is_first_step=*/false, gradScale,
+                    foundInf);
     return;
   }
-  const std::vector<Tensor> weights{weight}, gradients{gradient};
   const std::vector<Tensor> firstMoments{states.at(0)}, secondMoments{states.at(1)},
       steps{inputs.stepNumber.to(weight.device())};
   using Kernel = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,

@@ -208,7 +208,6 @@ def test_loss_may_be_an_output(tmp_path):
     (["--loss", "cross_entropy(output.0, labels)", "--trainable", "nothing.*"], 1,
      'trainable parameters: found "nothing.*", which matches none, expected a name as '),
     (["--devices", 2], 2, "--gradients: found several devices, expected one"),
-    (["--dtype", "bf16"], 2, "--gradients: found --dtype"),
     (["--microbatches", 2], 2, "--gradients: found --microbatches"),
     (["--loss", "mse('a', b)"], 2, "found a quote or brace"),
 ])

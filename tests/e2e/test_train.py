@@ -396,14 +396,17 @@ def test_two_runs_give_the_same_bits(model, tmp_path):
         assert results(tmp_path, 20, "--seed", 8) != results(tmp_path, 20, "--seed", 7)
 
 
+def put(data, folder, name="given.safetensors"):
+    save_file({key: tensor.contiguous() for key, tensor in data.items()}, folder / name)
+    return folder / name
+
+
 def with_nan(folder, batch, name="nan.safetensors"):
     """The name of data with a batch of NaN in place of batch `batch`."""
     data = load_file(folder / "data.safetensors")
     data["x"][batch * BATCH:(batch + 1) * BATCH] = float("nan")
     save_file(data, folder / name)
     return name
-
-
 
 
 @pytest.mark.parametrize("model, optimizer, shape", [
@@ -434,209 +437,6 @@ def test_resumed_at_the_end(classifier, tmp_path):
     assert (classifier / "weights.safetensors").read_bytes() == weights and checkpoint.read_bytes() == before
 
 
-# Data
-
-
-def put(data, folder, name="given.safetensors"):
-    save_file({key: tensor.contiguous() for key, tensor in data.items()}, folder / name)
-    return folder / name
-
-
-def test_batches_follow_one_another_and_begin_again(classifier, tmp_path):
-    """A rate of 0 leaves the weights as they are."""
-    losses = trained(classifier, 2 * BATCHES + 1, lr=0)[0]["losses"]
-    module = made(Classifier)
-    expected = [module(**batch)["loss"].item() for batch in batches_of(classifier)]
-    assert losses == pytest.approx(expected + expected + expected[:1], rel=1e-5)
-    assert losses[:BATCHES] == losses[BATCHES:-1] and len(set(losses)) == BATCHES
-
-
-def test_rows_that_fill_no_batch_are_left_out(classifier, tmp_path):
-    data = load_file(classifier / "data.safetensors")
-    whole = put({name: tensor[:BATCH * BATCHES] for name, tensor in data.items()}, tmp_path)
-    assert data["x"].shape[0] > BATCH * BATCHES
-    assert results(classifier, 12, data=whole) == results(classifier, 12)
-
-
-def test_an_input_may_be_the_same_in_each_step(classifier, tmp_path):
-    data = load_file(classifier / "data.safetensors")
-    labels = data["labels"][:BATCH]
-    once = put({"x": data["x"], "labels": labels}, tmp_path, "once.safetensors")
-    repeated = put({"x": data["x"], "labels": labels.repeat(BATCHES)}, tmp_path, "repeated.safetensors")
-    assert results(classifier, 12, data=once) == results(classifier, 12, data=repeated)
-
-
-BAD_DATA = {
-    "x: found Double, expected Float": lambda data: {**data, "x": data["x"].double()},
-    "labels: found Int, expected Long": lambda data: {**data, "labels": data["labels"].int()},
-    "input labels is missing": lambda data: {"x": data["x"]},
-    "tensor step is no input of a step, which takes x, labels": lambda data: {**data, "step": torch.tensor(1.0)},
-    r"tensor a\x0aerror: b is no input": lambda data: {**data, "a\nerror: b": torch.ones(1)},
-    "x: found [3, 8], expected [4, 8] with as many or more in dimension 0": lambda data: {**data, "x": data["x"][:3]},
-    "x: found [23, 7], expected [4, 8]": lambda data: {**data, "x": data["x"][:, :7]},
-    "x: found [0, 8], expected [4, 8]": lambda data: {**data, "x": data["x"][:0]},
-    "labels: found [], expected [4]": lambda data: {**data, "labels": torch.tensor(1)},
-    "labels: found rows for 2 batches, other inputs have 5": lambda data: {**data, "labels": data["labels"][:8]},
-}
-
-
-@pytest.mark.parametrize("error", BAD_DATA)
-def test_bad_data(error, classifier, tmp_path):
-    data = put(BAD_DATA[error](load_file(classifier / "data.safetensors")), tmp_path)
-    found = refused(classifier, "train", "model.plan", "--data", data, "--steps", 3, "--lr", 1, "--json",
-                    "--output", "no.safetensors", "--checkpoint", "nor.safetensors")
-    assert f"{data}: {error}" in found
-
-
-# What is not finite
-
-
-def test_a_step_that_is_not_finite_ends_the_training(tmp_path):
-    traced(Logarithms, tmp_path)
-    compiled(tmp_path)
-    trained(tmp_path, 2, "--checkpoint", "two.safetensors", output="two_weights.safetensors")
-    data = load_file(tmp_path / "data.safetensors")
-    data["x"][2 * BATCH + 1, 3] = -1
-    save_file(data, tmp_path / "data.safetensors")
-    options = ("--data", "data.safetensors", "--steps", 5, "--lr", "1e-2", "--output", "weights.safetensors")
-    found = cleave("train", "model.plan", *options, "--checkpoint", "last.safetensors", "--checkpoint-every", 1, cwd=tmp_path,
-                   status=1)
-    [line] = found.err.splitlines()
-    assert line.startswith("error: step 3: the loss is nan, the norm of its gradients nan") and not found.out
-    assert "body.0: aten::log: makes a NaN" in line
-    assert (tmp_path / "last.safetensors").read_bytes() == (tmp_path / "two.safetensors").read_bytes()
-    assert not (tmp_path / "weights.safetensors").exists()
-
-
-def test_steps_that_are_not_finite_may_be_skipped(classifier):
-    data = classifier / with_nan(classifier, 2)
-    _, before = trained(classifier, 2)
-    report, after = trained(classifier, 3, "--skip-nonfinite", data=data)
-    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
-    assert report["losses"][2] is None and report["gradient_norms"][2] is None and report["skipped_steps"] == [3]
-    report, _ = trained(classifier, 12, "--skip-nonfinite", data=data)
-    assert report["skipped_steps"] == [3, 8] and report["steps"] == 12
-    assert [step for step, loss in enumerate(report["losses"], 1) if loss is None] == [3, 8]
-
-
-# What is refused
-
-
-@pytest.mark.parametrize("options, error", [
-    (("--train", "--optimizer", "lion"), "--optimizer lion: expected sgd, adam or adamw"),
-    (("--train", "--optimizer", ""), "expected sgd, adam or adamw"),
-    (("--train", "--optimizer", "adamw(momentum=0.9)"), 'found the option "momentum", which adamw does not have'),
-    (("--train", "--optimizer", "sgd(beta1=0.9)"), 'found the option "beta1", which sgd does not have'),
-    (("--train", "--optimizer", "adamw(beta1=1)"), 'option beta1: found "1", expected a number from 0 to below 1'),
-    (("--train", "--optimizer", "adam(beta2=-0.1)"), 'option beta2: found "-0.1", expected a number from 0'),
-    (("--train", "--optimizer", "adam(beta2=nan)"), 'option beta2: found "nan", expected a number from 0'),
-    (("--train", "--optimizer", "adam(eps=-1)"), 'option eps: found "-1", expected a number that is not negative'),
-    (("--train", "--optimizer", "sgd(momentum)"), 'option momentum: found ""'),
-    (("--train", "--optimizer", "sgd(momentum=0.9"), "expected options in parentheses"),
-    (("--train", "--optimizer", "sgd(momentum=0.9, momentum=0.8)"), "option momentum is given twice"),
-    (("--train", "--optimizer", "sgd(nesterov=true)"), "nesterov requires a momentum"),
-    (("--train", "--optimizer", "sgd(momentum=0.9, nesterov=yes)"), 'option nesterov: found "yes"'),
-    (("--train", "--optimizer", "a'} ,b{\nerror: c"), r"--optimizer a'} ,b{\x0aerror: c: expected sgd"),
-    (("--train", "--clip-norm", "0"), "--clip-norm"),
-    (("--train", "--clip-norm", "-1"), "--clip-norm"),
-    (("--train", "--clip-norm", "nan"), "--clip-norm"),
-    (("--train", "--gradients"), "excludes"),
-    (("--train", "--devices", "2"), "--train: found several devices, expected one"),
-    (("--optimizer", "adam"), "--optimizer requires --train"),
-    (("--gradients", "--optimizer", "adam"), "--optimizer requires --train"),
-    (("--gradients", "--clip-norm", "1"), "--clip-norm requires --train"),
-    (("--no-decay", "*.bias"), "--no-decay requires --train"),
-    (("--loss", "loss"), "--loss requires --gradients or --train"),
-    (("--trainable", "head.*"), "--trainable requires --gradients or --train"),
-])
-def test_wrong_options_of_compile(options, error, classifier):
-    found = refused(classifier, "compile", "model.pt", "--inputs", "model.inputs.safetensors", *options,
-                    "-o", "no.plan", status=2)
-    assert error in found
-
-
-@pytest.mark.parametrize("option", ["--no-decay", "--trainable", "--recompute"])
-@pytest.mark.parametrize("pattern", ["", "\\", "a\nb", "[", "(", "a'b", 'a"b', "a b", "a}", "{a", "a} b{"])
-def test_patterns_that_are_none(option, pattern, classifier):
-    found = refused(classifier, "compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", option, pattern,
-                    "-o", "no.plan", status=2, timeout=60)
-    assert f"{option}: found " in found and "expected a name with * and ?" in found
-
-
-@pytest.mark.parametrize("option", ["--no-decay", "--trainable", "--recompute"])
-def test_patterns_that_match_nothing(option, classifier):
-    found = refused(classifier, "compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", option, "nothing.*",
-                    "-o", "no.plan", timeout=60)
-    assert "match" in found
-
-
-@pytest.mark.parametrize("options, error", [
-    (("--checkpoint-every", 2), "--checkpoint-every: found no --checkpoint"),
-    (("--resume",), "--resume: found no --checkpoint"),
-    (("--warmup", 11), "--warmup 11: expected at most --steps 10"),
-    (("--lr", "-1"), "--lr"),
-    (("--lr", "nan"), "--lr"),
-    (("--lr-schedule", "step"), "--lr-schedule"),
-    (("--output", "a.safetensors", "--checkpoint", "a.safetensors"), "is the file of --checkpoint"),
-    (("--output", "./a.safetensors", "--checkpoint", "a.safetensors"), "is the file of --checkpoint"),
-])
-def test_wrong_options_of_train(options, error, classifier):
-    rate = () if "--lr" in options else ("--lr", "1e-2")
-    found = refused(classifier, "train", "model.plan", "--data", "data.safetensors", "--steps", 10, *rate, *options,
-                    status=2)
-    assert error in found
-
-
-@pytest.mark.parametrize("options, error", [
-    (("--output", "data.safetensors"), "--output data.safetensors: is the file of --"),
-    (("--checkpoint", "data.safetensors"), "--checkpoint data.safetensors: is the file of --"),
-    (("--output", "data.safetensors"), "is the file of --data"),
-    (("--output", "model.plan/weights.safetensors"), "is in the plan"),
-    (("--checkpoint", "no_folder/all.safetensors"), "No such file or directory"),
-])
-def test_files_that_cannot_be_written(options, error, classifier):
-    found = refused(classifier, "train", "model.plan", "--data", "data.safetensors", "--steps", 3, "--lr", 1, *options)
-    assert error in found
-
-
-def test_plans_that_do_not_train(tmp_path):
-    traced(Classifier, tmp_path)
-    for options in ((), ("--gradients",)):
-        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", *options, "-o", "other.plan",
-               cwd=tmp_path)
-        found = refused(tmp_path, "train", "other.plan", "--data", "data.safetensors", "--steps", 3, "--lr", 1)
-        assert found == "error: other.plan: this plan does not train; make one with cleave compile --train"
-
-
-def test_recomputation_within_a_limit_of_memory(trace_model):
-    """As few blocks as suffice; the training keeps within the limit, with the same losses."""
-    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
-    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
-    losses = []
-    for limit, recomputed in (("40MB", None), ("20MB", "transformer.h.0 to transformer.h.2 (3 modules)"),
-                              ("14MB", "transformer.h.0 to transformer.h.4 (5 modules)")):
-        said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--device-memory", limit, "-o",
-                      "limited.plan", cwd=folder)
-        assert recomputed in said.out if recomputed else "recomputes" not in said.out
-        _, measured, found, _ = peaks("limited.plan", folder)
-        assert measured <= int(limit[:-2]) * 1e6
-        losses.append(found)
-    assert losses[0] == losses[1] == losses[2]
-
-
-@pytest.mark.parametrize("options, error", [
-    (("--device-memory", "12MB"), "use a smaller batch, micro-batches, or more memory"),
-    (("--device-memory", "100kB"), "its device has 100000; use a smaller batch, micro-batches, or more memory"),
-    (("--device-memory", "14MB", "--recompute", "transformer.h.0"), "leave out --recompute, so that modules are chosen"),
-])
-def test_too_little_memory(options, error, trace_model):
-    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
-    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
-    said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", "none.plan", cwd=folder,
-                  status=1)
-    assert error in said.err and not (folder / "none.plan").exists()
-
-
 def test_notes(trace_model):
     """Of dropout in a training, and of a model that was saved in evaluation mode; nothing of tensor-parallel ranks."""
     config = ("hf:gpt2", "--config", "n_layer=1,n_embd=16,n_head=2,vocab_size=50,n_positions=16", "--batch", 2, "--seq", 8)
@@ -649,56 +449,6 @@ def test_notes(trace_model):
     assert "draws random numbers, other ones than PyTorch; of train, each --seed gives its own" in said["train"]
     assert "evaluation mode" not in said["train"] and "tensor-parallel" not in said["train"]
     assert "the model was saved in evaluation mode: dropouts are off" in said["eval"]
-
-
-def without(checkpoint, name):
-    return {each: tensor for each, tensor in checkpoint.items() if each != name}
-
-
-BAD_CHECKPOINTS = {
-    "weight 'head.bias' is missing": lambda all: without(all, "weight/head.bias"),
-    "found 7 weights, the plan trains 6": lambda all: {**all, "weight/tail.bias": torch.ones(5)},
-    "weight 'head.bias': found Float[6], expected Float[5]": lambda all: {**all, "weight/head.bias": torch.ones(6)},
-    "weight 'head.bias': found Half[5], expected Float[5]":
-        lambda all: {**all, "weight/head.bias": torch.ones(5).half()},
-    "state 'head.bias.exp_avg': found Float[6], expected Float[5]":
-        lambda all: {**all, "state/head.bias.exp_avg": torch.ones(6)},
-    "state 'head.bias.momentum_buffer' is not in the plan":
-        lambda all: {**all, "state/head.bias.momentum_buffer": torch.ones(5)},
-    "found no number of steps": lambda all: without(all, "steps"),
-    "found no number of steps, expected a checkpoint": lambda all: {**all, "steps": torch.tensor(-1)},
-    "found 'steps', expected": lambda all: {**all, "steps": torch.tensor(3.0)},
-    "found 'head.bias', expected weights, states and steps": lambda all: {"head.bias": torch.ones(5)},
-    "state 'head.bias.exp_avg' is missing": lambda all: without(all, "state/head.bias.exp_avg"),
-    r"found 'a\x0aerror: b', expected": lambda all: {**all, "a\nerror: b": torch.ones(1)},
-}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(classifier):
-    trained(classifier, 5, "--checkpoint", "good.safetensors")
-    return classifier / "good.safetensors"
-
-
-def resume_refused(folder, checkpoint):
-    before = checkpoint.read_bytes()
-    found = refused(folder, "train", "model.plan", "--data", "data.safetensors", "--steps", 9, "--lr", 1, "--json",
-                    "--checkpoint", checkpoint, "--resume", "--output", "no.safetensors")
-    assert checkpoint.read_bytes() == before
-    return found
-
-
-@pytest.mark.parametrize("error", BAD_CHECKPOINTS)
-def test_bad_checkpoints(error, classifier, checkpoint, tmp_path):
-    bad = put(BAD_CHECKPOINTS[error](load_file(checkpoint)), tmp_path)
-    assert f"{bad}: {error}" in resume_refused(classifier, bad)
-
-
-def test_truncated_checkpoints(classifier, checkpoint, tmp_path):
-    data, cut = checkpoint.read_bytes(), tmp_path / "cut.safetensors"
-    for size in (0, 7, 100, len(data) // 2, len(data) - 1):
-        cut.write_bytes(data[:size])
-        assert f"cannot read '{cut}'" in resume_refused(classifier, cut)
 
 
 # Other commands
@@ -726,38 +476,3 @@ def test_run_begins_with_the_weights_of_the_plan(classifier, tmp_path):
     cleave("run", classifier / "model.plan", "--inputs", given, "--outputs", tmp_path / "found.safetensors")
     expected = made(Classifier)(**batch)["loss"].item()
     assert load_file(tmp_path / "found.safetensors")["loss"].item() == pytest.approx(expected, rel=1e-5)
-
-
-def peaks(plan, folder):
-    """Bytes on the device, as predicted and as measured."""
-    predicted = cleave("inspect", plan, "--format", "json", cwd=folder).json()["stages"][0]["predicted_peak_bytes"]
-    report = cleave("train", plan, "--data", "model.inputs.safetensors", "--steps", 3, "--lr", 1e-3, "--json",
-                    "--output", "out.safetensors", cwd=folder).json()
-    return predicted, report["devices"][0]["peak_bytes"], report["losses"], load_file(folder / "out.safetensors")
-
-
-@pytest.mark.parametrize("model", [Repeats, Narrow])
-def test_predicted_memory(model, tmp_path):
-    traced(model, tmp_path)
-    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--optimizer", "sgd", "-o", "model.plan",
-           cwd=tmp_path)
-    predicted, measured, *_ = peaks("model.plan", tmp_path)
-    assert abs(predicted - measured) <= 0.03 * measured
-
-
-def test_recomputation(trace_model):
-    """The same bits, also of dropout, in less memory, which is predicted to 3 %."""
-    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
-    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
-    found = {}
-    for name, options in {"none": (), "full": ("--recompute", "full"), "one": ("--recompute", "transformer.h.3")}.items():
-        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", f"{name}.plan",
-               cwd=folder)
-        found[name] = peaks(f"{name}.plan", folder)
-    for predicted, measured, losses, weights in found.values():
-        assert abs(predicted - measured) <= 0.03 * measured
-        assert losses == found["none"][2]
-        assert all(torch.equal(weights[key], tensor) for key, tensor in found["none"][3].items())
-    # Of six blocks, the activations of one are there at a time.
-    assert found["full"][1] < 0.6 * found["none"][1]
-    assert found["full"][1] < found["one"][1] < found["none"][1]

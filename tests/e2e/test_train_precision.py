@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from cleave_trace import files, tracing
 from conftest import cleave, refused
-from test_train import (Classifier, Narrow, Normalized, Repeats, batches_of, compiled, gpt2, one_thread, peaks,  # noqa: F401
+from test_train import (Classifier, Narrow, Normalized, Repeats, batches_of, compiled, gpt2, one_thread,  # noqa: F401
                         traced, train_eagerly, trained)
+from test_train_memory import peaks
 
 STEPS = 20
 

@@ -106,7 +106,7 @@ struct CompileOptions {
   std::string emitIr;
   /// Libraries of operators.
   std::vector<std::string> libraries;
-  /// For one device, whole batches, and without `dtype`.
+  /// For one device; micro-batches where `update` is set.
   std::optional<GradientOptions> gradients = std::nullopt;
   /// Of forecastTraining alone.
   std::optional<TrainingChoice> training;

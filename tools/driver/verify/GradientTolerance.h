@@ -5,10 +5,10 @@
 //   d = 1e-5 · max|g| + 1e-6 · (max|g| over all weights).
 //
 // If one differs by more, the original runs again in float64 (g64), and the gradient passes if
-// max|plan − g64| <= 3 · max|g − g64|: its error is at most three times the original's own. That
-// does not apply if g itself is off by more than 1 % of max|g| (25 % for narrow dtypes): the model takes another
-// branch in float64 then. A missing
-// gradient counts as zeros. NaNs and infinities must be in the same places.
+// max|plan − g64| <= 3 · max|g − g64|: its error is at most three times the original's own. That does not
+// apply if g itself is off by more than 1 % of max|g| (25 % for narrow dtypes), as the model then takes
+// another branch in float64. A missing gradient counts as zeros. NaNs and infinities must be in the same
+// places.
 //
 // Trained weights, each element, with learning rates lr_t of the steps t = 1, 2, …, and d of the largest
 // gradients of any step:

@@ -1,6 +1,6 @@
 //===- UsedValues.h - Values that an operation reads ------------*- C++ -*-===//
-#ifndef CLEAVE_PARTITIONER_GRAPH_USEDVALUES_H
-#define CLEAVE_PARTITIONER_GRAPH_USEDVALUES_H
+#ifndef CLEAVE_IR_USEDVALUES_H
+#define CLEAVE_IR_USEDVALUES_H
 
 #include "mlir/IR/Operation.h"
 
@@ -11,4 +11,4 @@ llvm::SmallVector<mlir::Value> usedValues(mlir::Operation *op);
 
 } // namespace cleave
 
-#endif // CLEAVE_PARTITIONER_GRAPH_USEDVALUES_H
+#endif // CLEAVE_IR_USEDVALUES_H

@@ -1,5 +1,5 @@
 //===- UsedValues.cpp - Values that an operation reads --------------------===//
-#include "partitioner/graph/UsedValues.h"
+#include "ir/UsedValues.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
 

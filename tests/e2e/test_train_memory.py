@@ -1,0 +1,72 @@
+"""Memory of a training step: predicted, recomputed, and within a limit."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import cleave
+from test_train import Narrow, Repeats, one_thread, traced  # noqa: F401
+
+
+def peaks(plan, folder):
+    """Bytes on the device, as predicted and as measured."""
+    predicted = cleave("inspect", plan, "--format", "json", cwd=folder).json()["stages"][0]["predicted_peak_bytes"]
+    report = cleave("train", plan, "--data", "model.inputs.safetensors", "--steps", 3, "--lr", 1e-3, "--json",
+                    "--output", "out.safetensors", cwd=folder).json()
+    return predicted, report["devices"][0]["peak_bytes"], report["losses"], load_file(folder / "out.safetensors")
+
+
+@pytest.mark.parametrize("model", [Repeats, Narrow])
+def test_predicted_memory(model, tmp_path):
+    traced(model, tmp_path)
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--optimizer", "sgd", "-o", "model.plan",
+           cwd=tmp_path)
+    predicted, measured, *_ = peaks("model.plan", tmp_path)
+    assert abs(predicted - measured) <= 0.03 * measured
+
+
+def test_recomputation(trace_model):
+    """The same bits, also of dropout, in less memory, which is predicted to 3 %."""
+    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
+    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
+    found = {}
+    for name, options in {"none": (), "full": ("--recompute", "full"), "one": ("--recompute", "transformer.h.3")}.items():
+        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", f"{name}.plan",
+               cwd=folder)
+        found[name] = peaks(f"{name}.plan", folder)
+    for predicted, measured, losses, weights in found.values():
+        assert abs(predicted - measured) <= 0.03 * measured
+        assert losses == found["none"][2]
+        assert all(torch.equal(weights[key], tensor) for key, tensor in found["none"][3].items())
+    # Of six blocks, the activations of one are there at a time.
+    assert found["full"][1] < 0.6 * found["none"][1]
+    assert found["full"][1] < found["one"][1] < found["none"][1]
+
+
+def test_recomputation_within_a_limit_of_memory(trace_model):
+    """As few blocks as suffice; the training keeps within the limit, with the same losses."""
+    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
+    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
+    losses = []
+    for limit, recomputed in (("40MB", None), ("20MB", "transformer.h.0 to transformer.h.2 (3 modules)"),
+                              ("14MB", "transformer.h.0 to transformer.h.4 (5 modules)")):
+        said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--device-memory", limit, "-o",
+                      "limited.plan", cwd=folder)
+        assert recomputed in said.out if recomputed else "recomputes" not in said.out
+        _, measured, found, _ = peaks("limited.plan", folder)
+        assert measured <= int(limit[:-2]) * 1e6
+        losses.append(found)
+    assert losses[0] == losses[1] == losses[2]
+
+
+@pytest.mark.parametrize("options, error", [
+    (("--device-memory", "12MB"), "use a smaller batch, micro-batches, or more memory"),
+    (("--device-memory", "100kB"), "its device has 100000; use a smaller batch, micro-batches, or more memory"),
+    (("--device-memory", "14MB", "--recompute", "transformer.h.0"), "leave out --recompute, so that modules are chosen"),
+])
+def test_too_little_memory(options, error, trace_model):
+    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
+    folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
+    said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", "none.plan", cwd=folder,
+                  status=1)
+    assert error in said.err and not (folder / "none.plan").exists()
