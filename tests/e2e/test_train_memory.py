@@ -67,6 +67,6 @@ def test_recomputation_within_a_limit_of_memory(trace_model):
 def test_too_little_memory(options, error, trace_model):
     config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
     folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
-    said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", "none.plan", cwd=folder,
+    said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", "refused.plan", cwd=folder,
                   status=1)
-    assert error in said.err and not (folder / "none.plan").exists()
+    assert error in said.err and not (folder / "refused.plan").exists()

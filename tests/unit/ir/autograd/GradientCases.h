@@ -710,9 +710,9 @@ inline const std::vector<GradientCase> kRecurrentCases = {
       "tensor<20xf32>", "tensor<20xf32>"}},
 };
 
-/// Calls whose gradient is refused: the calls of the formula depend on data (index_fill), or on sizes: their order
+/// Calls that run under autograd again: the calls of the formula depend on data (index_fill), or on sizes: their order
 /// (multi_dot), their number (cumprod, a recurrent layer over any length).
-inline const std::vector<GradientCase> kRefusedCases = {
+inline const std::vector<GradientCase> kFallbackCases = {
     {"aten.rnn_tanh.input",
      {"tensor<NxMx6xf32>", "tensor<1xNx5xf32>", "(tensor<5x6xf32>; tensor<5x5xf32>)", "false", "1", "0.0",
       "true", "false", "true"}},
