@@ -18,7 +18,7 @@ std::vector<std::string> topModules(StageOp stage);
 
 /// Notes of a function, by kind: sizes at which the model does not run (`multiple`, `range`), weights that
 /// several stages hold (`tied-weight`), the operation that makes balance impossible (`balance`), the obstacle
-/// to splitting the batch (`batch`), terms of the loss that are those of each micro-batch (`loss`), weights
+/// to splitting the batch (`batch`), terms of the loss that are computed per micro-batch (`loss`), weights
 /// that all tensor-parallel ranks hold whole (`replicated`), operators without semantics (`no-semantics`),
 /// operators off the list (`unlisted-operator`), operators that draw random numbers (`random`), gradients by
 /// autograd

@@ -66,7 +66,7 @@ private:
   const Instruction *current = nullptr;
   uint32_t currentBlock = 0;
   size_t currentIndex = 0;
-  /// The block of a Vjp that the current instruction is in, at any depth.
+  /// Block of the Vjp instruction that encloses the current one, directly or not; nothing outside of one.
   std::optional<uint32_t> vjpBlock;
   /// Slots of constants and sizes.
   std::set<uint32_t> numbers;
