@@ -218,7 +218,7 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
             reason ? reason.getValue() : "as the model asks")));
   llvm::MapVector<StringRef, OperatorOp> random;
   forEachCall(function, [&](OperatorOp call) {
-    if (isRandom(call))
+    if (isRandom(call) || semanticsOf(call.getName()).drawsByKey)
       random.insert({call.getName(), call});
   });
   for (auto &[name, call] : random)

@@ -1,0 +1,206 @@
+//===- KeyRandom.cpp ------------------------------------------------------===//
+#include "ir/autograd/KeyRandom.h"
+#include "ir/OperatorDialect.h"
+#include "ir/SymbolicDim.h"
+#include "ir/autograd/StepInputs.h"
+#include "ir/semantics/OpSemantics.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+namespace {
+/// A dimension of a random value: `count` indices, for each sample if it has samples.
+struct RandomDim {
+  SymbolicDim count;
+  bool hasSamples = false;
+};
+
+class KeyRandom {
+public:
+  KeyRandom(func::FuncOp function, StringRef batch) : function(function), batch(batch) {}
+  void run();
+
+private:
+  std::optional<SmallVector<RandomDim>> dimsOf(RankedTensorType type) const;
+  void rewrite(OperatorOp call, int64_t stream);
+  /// The list of index tensors for a value.
+  Value indicesOf(OpBuilder &b, Location location, ArrayRef<RandomDim> dims);
+  Value alongDim(OpBuilder &b, Location location, const RandomDim &dim, const SymbolicDim &stride,
+                 const SymbolicDim &sampleStride);
+  Value key() { return keyInput ? keyInput : keyInput = scalarInput(); }
+  Value scalarInput() {
+    return addStepInput(function, kRandomKeyRole,
+                        RankedTensorType::get({}, IntegerType::get(function.getContext(), 64)));
+  }
+  Value samples();
+
+  Value call(OpBuilder &b, Location location, StringRef name, ValueRange operands) {
+    return OperatorOp::create(b, location, name, operands, UnknownTensorType::get(function.getContext()))
+        ->getResult(0);
+  }
+  Value integer(OpBuilder &b, Location location, int64_t value) {
+    return b.create<ConstantOp>(location, b.getI64Type(), b.getI64IntegerAttr(value));
+  }
+  Value integers(OpBuilder &b, Location location, ArrayRef<int64_t> values) {
+    return b.create<ConstantOp>(location, ListType::get(function.getContext(), b.getI64Type()),
+                                b.getI64ArrayAttr(values));
+  }
+  Value size(OpBuilder &b, Location location, const SymbolicDim &value) {
+    if (auto constant = value.asConstant())
+      return integer(b, location, *constant);
+    return b.create<SizeOp>(location, value.str());
+  }
+
+  func::FuncOp function;
+  const StringRef batch;
+  Value keyInput, sampleInput;
+};
+} // namespace
+
+static SymbolicDim product(const SymbolicDim &a, const SymbolicDim &b) {
+  std::map<SymbolicDim::Monomial, int64_t> terms;
+  for (const auto &[left, leftScale] : a.getTerms())
+    for (const auto &[right, rightScale] : b.getTerms()) {
+      SymbolicDim::Monomial names = left;
+      names.insert(names.end(), right.begin(), right.end());
+      llvm::sort(names);
+      terms[names] += leftScale * rightScale;
+    }
+  return SymbolicDim::make(std::move(terms), a.getDivisor() * b.getDivisor());
+}
+
+/// size / name; nothing if `name` is not a factor of it, once.
+static std::optional<SymbolicDim> withoutFactor(const SymbolicDim &size, StringRef name) {
+  std::map<SymbolicDim::Monomial, int64_t> terms;
+  for (const auto &[names, scale] : size.getTerms()) {
+    SymbolicDim::Monomial others = names;
+    auto found = llvm::find(others, name);
+    if (found == others.end())
+      return std::nullopt;
+    others.erase(found);
+    if (llvm::is_contained(others, name))
+      return std::nullopt;
+    terms[others] = scale;
+  }
+  return size.getDivisor() == 1 ? std::optional(SymbolicDim::make(std::move(terms))) : std::nullopt;
+}
+
+static bool mentions(const SymbolicDim &size, StringRef name) {
+  return llvm::any_of(size.getTerms(), [&](auto &term) { return llvm::is_contained(term.first, name); });
+}
+
+/// Nothing if a size is unknown, cannot be multiplied exactly, or has the batch in another way than once.
+std::optional<SmallVector<RandomDim>> KeyRandom::dimsOf(RankedTensorType type) const {
+  auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
+  SmallVector<RandomDim> dims;
+  bool hasSamples = false;
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    auto size = layout && size_t(i) < layout.getDims().size()
+                    ? SymbolicDim::parse(layout.getDims()[i])
+                    : std::optional(type.isDynamicDim(i) ? SymbolicDim::unknown()
+                                                         : SymbolicDim::constant(type.getDimSize(i)));
+    if (!size || size->isUnknown() || size->getDivisor() != 1)
+      return std::nullopt;
+    if (batch.empty() || !mentions(*size, batch)) {
+      dims.push_back({*size});
+      continue;
+    }
+    auto count = withoutFactor(*size, batch);
+    if (hasSamples || !count)
+      return std::nullopt;
+    hasSamples = true;
+    dims.push_back({*count, true});
+  }
+  return dims;
+}
+
+Value KeyRandom::samples() {
+  if (sampleInput)
+    return sampleInput;
+  MLIRContext *context = function.getContext();
+  auto type = RankedTensorType::get({ShapedType::kDynamic}, IntegerType::get(context, 64),
+                                    LayoutAttr::get(context, {batch.str()}, {}));
+  return sampleInput = addStepInput(function, kSampleIndexRole, type);
+}
+
+/// Indices along one dimension, a vector: index · stride, and sample · sampleStride where it has samples.
+Value KeyRandom::alongDim(OpBuilder &b, Location location, const RandomDim &dim, const SymbolicDim &stride,
+                          const SymbolicDim &sampleStride) {
+  const Value none = b.create<ConstantOp>(location, b.getNoneType(), b.getUnitAttr());
+  auto scaled = [&](Value vector, const SymbolicDim &scale) {
+    return scale.asConstant() == 1
+               ? vector
+               : call(b, location, "aten.mul.Scalar", {vector, size(b, location, scale)});
+  };
+  auto range = [&] {
+    return scaled(call(b, location, "aten.arange", {size(b, location, dim.count), none, none, none, none}),
+                  stride);
+  };
+  if (!dim.hasSamples)
+    return range();
+  const Value rows = scaled(samples(), sampleStride);
+  if (dim.count.asConstant() == 1)
+    return rows;
+  // Samples are the outer factor of the dimension.
+  const Value column = call(b, location, "aten.unsqueeze", {rows, integer(b, location, 1)});
+  const Value all = call(b, location, "aten.add.Tensor", {column, range(), integer(b, location, 1)});
+  return call(b, location, "aten.reshape", {all, integers(b, location, {-1})});
+}
+
+Value KeyRandom::indicesOf(OpBuilder &b, Location location, ArrayRef<RandomDim> dims) {
+  // From the last dimension to the first; the stride of samples is the elements of one.
+  SmallVector<SymbolicDim> strides(dims.size());
+  SymbolicDim elements = SymbolicDim::constant(1);
+  for (size_t i = dims.size(); i-- > 0;) {
+    strides[i] = elements;
+    elements = product(elements, dims[i].count);
+  }
+  SmallVector<Value> indices;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    SmallVector<int64_t> shape(dims.size(), 1);
+    shape[i] = -1;
+    const Value vector = alongDim(b, location, dim, strides[i], elements);
+    indices.push_back(dims.size() == 1
+                          ? vector
+                          : call(b, location, "aten.reshape", {vector, integers(b, location, shape)}));
+  }
+  if (indices.empty()) {
+    const Value none = b.create<ConstantOp>(location, b.getNoneType(), b.getUnitAttr());
+    indices.push_back(call(b, location, "aten.scalar_tensor",
+                           {integer(b, location, 0), integer(b, location, 4), none, none, none}));
+  }
+  return b.create<ListOp>(location, ListType::get(b.getContext(), UnknownTensorType::get(b.getContext())),
+                          indices);
+}
+
+void KeyRandom::rewrite(OperatorOp call, int64_t stream) {
+  auto form = semanticsOf(call.getName()).keyedForm;
+  auto type = form && call->getNumResults() == 1 ? dyn_cast<RankedTensorType>(call->getResult(0).getType())
+                                                 : RankedTensorType();
+  auto dims = type ? dimsOf(type) : std::nullopt;
+  if (!dims)
+    return;
+  OpBuilder b(call);
+  const Location location = call->getLoc();
+  call->getResult(0).replaceAllUsesWith(form(call, {.builder = b,
+                                  .location = location,
+                                  .key = key(),
+                                  .stream = integer(b, location, stream),
+                                  .indices = indicesOf(b, location, *dims),
+                                  .type = type}));
+  call->erase();
+}
+
+void KeyRandom::run() {
+  SmallVector<OperatorOp> calls;
+  for (auto call : function.getOps<OperatorOp>())
+    if (isRandom(call))
+      calls.push_back(call);
+  for (auto [stream, call] : llvm::enumerate(calls))
+    rewrite(call, stream);
+}
+
+void keyRandom(func::FuncOp function, StringRef batch) { KeyRandom(function, batch).run(); }
+
+} // namespace cleave
