@@ -12,8 +12,8 @@
 //     1 with probability p, else 0; uniform < p, with 24 bits for every dtype.
 //
 // `key` is an int64 tensor of one element. `indices` are int64 tensors, at least one, that broadcast to the
-// shape of the result; an element's index is their sum modulo 2^64. Indices of a vector for each dimension
-// (rows · columns, columns) make those of a whole value without memory of its size.
+// shape of the result; an element's index is their sum modulo 2^64. So a vector for each dimension gives each
+// element of a value its index, without memory of the value's size.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RANDOM_RANDOMOPERATORS_H

@@ -26,8 +26,7 @@ private:
   void rewrite(OperatorOp call, int64_t stream);
   /// The list of index tensors for a value.
   Value indicesOf(OpBuilder &b, Location location, ArrayRef<RandomDim> dims);
-  Value alongDim(OpBuilder &b, Location location, const RandomDim &dim, const SymbolicDim &stride,
-                 const SymbolicDim &sampleStride);
+  Value alongDim(OpBuilder &b, Location location, const RandomDim &dim);
   Value key() { return keyInput ? keyInput : keyInput = scalarInput(); }
   Value scalarInput() {
     return addStepInput(function, kRandomKeyRole,
@@ -58,16 +57,16 @@ private:
 };
 } // namespace
 
-static SymbolicDim product(const SymbolicDim &a, const SymbolicDim &b) {
-  std::map<SymbolicDim::Monomial, int64_t> terms;
-  for (const auto &[left, leftScale] : a.getTerms())
-    for (const auto &[right, rightScale] : b.getTerms()) {
-      SymbolicDim::Monomial names = left;
-      names.insert(names.end(), right.begin(), right.end());
-      llvm::sort(names);
-      terms[names] += leftScale * rightScale;
-    }
-  return SymbolicDim::make(std::move(terms), a.getDivisor() * b.getDivisor());
+/// What an index along a dimension counts for, that dimension being `fromLast` in front of the last. Fixed
+/// odd numbers (SplitMix64, Steele et al. 2014), whatever the sizes, so that neither the size of the batch nor
+/// its place matters. Elements of a value of 2^30 share a number with a probability of some percent.
+static int64_t strideOf(unsigned fromLast) {
+  if (fromLast == 0)
+    return 1;
+  uint64_t mixed = fromLast * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return int64_t((mixed ^ (mixed >> 31)) | 1);
 }
 
 /// size / name; nothing if `name` is not a factor of it, once.
@@ -90,7 +89,7 @@ static bool mentions(const SymbolicDim &size, StringRef name) {
   return llvm::any_of(size.getTerms(), [&](auto &term) { return llvm::is_contained(term.first, name); });
 }
 
-/// Nothing if a size is unknown, cannot be multiplied exactly, or has the batch in another way than once.
+/// Nothing if a size is unknown, or has the batch in another way than once as a factor.
 std::optional<SmallVector<RandomDim>> KeyRandom::dimsOf(RankedTensorType type) const {
   auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
   SmallVector<RandomDim> dims;
@@ -100,7 +99,7 @@ std::optional<SmallVector<RandomDim>> KeyRandom::dimsOf(RankedTensorType type) c
                     ? SymbolicDim::parse(layout.getDims()[i])
                     : std::optional(type.isDynamicDim(i) ? SymbolicDim::unknown()
                                                          : SymbolicDim::constant(type.getDimSize(i)));
-    if (!size || size->isUnknown() || size->getDivisor() != 1)
+    if (!size || size->isUnknown())
       return std::nullopt;
     if (batch.empty() || !mentions(*size, batch)) {
       dims.push_back({*size});
@@ -124,46 +123,33 @@ Value KeyRandom::samples() {
   return sampleInput = addStepInput(function, kSampleIndexRole, type);
 }
 
-/// Indices along one dimension, a vector: index · stride, and sample · sampleStride where it has samples.
-Value KeyRandom::alongDim(OpBuilder &b, Location location, const RandomDim &dim, const SymbolicDim &stride,
-                          const SymbolicDim &sampleStride) {
+/// 0, 1, … along one dimension, a vector; for the samples at hand where it has samples.
+Value KeyRandom::alongDim(OpBuilder &b, Location location, const RandomDim &dim) {
   const Value none = b.create<ConstantOp>(location, b.getNoneType(), b.getUnitAttr());
-  auto scaled = [&](Value vector, const SymbolicDim &scale) {
-    return scale.asConstant() == 1
-               ? vector
-               : call(b, location, "aten.mul.Scalar", {vector, size(b, location, scale)});
-  };
-  auto range = [&] {
-    return scaled(call(b, location, "aten.arange", {size(b, location, dim.count), none, none, none, none}),
-                  stride);
-  };
+  const Value count = size(b, location, dim.count);
+  if (dim.hasSamples && dim.count.asConstant() == 1)
+    return samples();
+  const Value range = call(b, location, "aten.arange", {count, none, none, none, none});
   if (!dim.hasSamples)
-    return range();
-  const Value rows = scaled(samples(), sampleStride);
-  if (dim.count.asConstant() == 1)
-    return rows;
+    return range;
   // Samples are the outer factor of the dimension.
+  const Value rows = call(b, location, "aten.mul.Scalar", {samples(), count});
   const Value column = call(b, location, "aten.unsqueeze", {rows, integer(b, location, 1)});
-  const Value all = call(b, location, "aten.add.Tensor", {column, range(), integer(b, location, 1)});
+  const Value all = call(b, location, "aten.add.Tensor", {column, range, integer(b, location, 1)});
   return call(b, location, "aten.reshape", {all, integers(b, location, {-1})});
 }
 
 Value KeyRandom::indicesOf(OpBuilder &b, Location location, ArrayRef<RandomDim> dims) {
-  // From the last dimension to the first; the stride of samples is the elements of one.
-  SmallVector<SymbolicDim> strides(dims.size());
-  SymbolicDim elements = SymbolicDim::constant(1);
-  for (size_t i = dims.size(); i-- > 0;) {
-    strides[i] = elements;
-    elements = product(elements, dims[i].count);
-  }
   SmallVector<Value> indices;
   for (auto [i, dim] : llvm::enumerate(dims)) {
-    SmallVector<int64_t> shape(dims.size(), 1);
-    shape[i] = -1;
-    const Value vector = alongDim(b, location, dim, strides[i], elements);
-    indices.push_back(dims.size() == 1
-                          ? vector
-                          : call(b, location, "aten.reshape", {vector, integers(b, location, shape)}));
+    Value index = alongDim(b, location, dim);
+    if (const int64_t stride = strideOf(dims.size() - 1 - i); stride != 1)
+      index = call(b, location, "aten.mul.Scalar", {index, integer(b, location, stride)});
+    SmallVector<int64_t> shape(dims.size() - i, 1);
+    shape.front() = -1;
+    indices.push_back(shape.size() == 1
+                          ? index
+                          : call(b, location, "aten.reshape", {index, integers(b, location, shape)}));
   }
   if (indices.empty()) {
     const Value none = b.create<ConstantOp>(location, b.getNoneType(), b.getUnitAttr());

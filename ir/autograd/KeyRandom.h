@@ -7,8 +7,9 @@
 namespace cleave {
 
 /// Replaces random operators by those of random/RandomOperators.h (OpSemantics::keyedForm). Each call is a
-/// stream of its own. An element's index is that in row-major order, after the dimension with `batch` has
-/// been moved to the front; so a micro-batch has the numbers of its samples in the whole batch.
+/// stream of its own. An element's index is the sum of its indices along each dimension, times a fixed number
+/// for each, so that a micro-batch has the numbers of its samples in the whole batch. Where samples and
+/// others share a dimension, samples are taken for its outer factor.
 ///
 /// Adds the input `random_key`, and, where a value has dimension `batch`, `sample_index`
 /// (ir/autograd/StepInputs.h); neither if nothing is replaced. Left as they are: calls inside control flow,

@@ -263,15 +263,27 @@ class Random(Scores):
         return {"loss": functional.cross_entropy(self.scores(x).flatten(0, 1), labels.flatten())}
 
 
-def test_random_numbers_are_those_of_the_whole_batch(tmp_path):
-    """At every number of micro-batches; other ones in each step, by each seed, and in each sample."""
-    prepare(Random, tmp_path, [batch(4, 0, ignored=0.0)])
+class RandomLstm(Scores):
+    """Inside the layer, samples are the second dimension."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.LSTM(8, 32, num_layers=2, dropout=0.5, batch_first=True)
+
+    def forward(self, x, labels):
+        return {"loss": functional.cross_entropy(self.head(self.body(x)[0]).flatten(0, 1), labels.flatten())}
+
+
+@pytest.mark.parametrize("model, kinds", [(Random, ["bernoulli", "normal", "uniform"]), (RandomLstm, ["bernoulli"])])
+def test_random_numbers_are_those_of_the_whole_batch(model, kinds, tmp_path):
+    """At every number of micro-batches; other ones in each step, and by each seed."""
+    prepare(model, tmp_path, [batch(4, 0, ignored=0.0)])
     losses = {}
     for count in (1, 2, 4):
         done = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--microbatches", count,
                       "-o", "model.plan", cwd=tmp_path)
         notes = [line.split()[1] for line in done.out.splitlines() if "draws random numbers" in line]
-        assert sorted(notes) == ["random.bernoulli", "random.normal", "random.uniform"]
+        assert sorted(notes) == [f"random.{kind}" for kind in kinds]
         losses[count] = trained(tmp_path, 3)[0]["losses"]
     assert losses[2] == pytest.approx(losses[1], rel=1e-6) and losses[4] == pytest.approx(losses[1], rel=1e-6)
     assert trained(tmp_path, 3)[0]["losses"] == losses[4]

@@ -7,8 +7,7 @@
 // CHECK-SAME: %[[SAMPLES:[a-z0-9]+]]: tensor<?xi64, #cleave.layout<dims = ["batch"]>> {cleave.name = "sample_index", cleave.role = "sample_index"}
 // CHECK-DAG: %[[FIRST:.*]] = cleave.constant(0 : i64)
 // CHECK-DAG: %[[SECOND:.*]] = cleave.constant(1 : i64)
-// CHECK-DAG: %[[WIDTH:.*]] = cleave.constant(8 : i64)
-// CHECK: %[[ROWS:.*]] = aten.mul.Scalar(%[[SAMPLES]], %[[WIDTH]])
+// CHECK: %[[ROWS:.*]] = aten.mul.Scalar(%[[SAMPLES]], %{{.*}})
 // CHECK: %[[COLUMN:.*]] = aten.reshape(%[[ROWS]], %{{.*}} tensor<?x1xi64
 // CHECK: %[[LIST:.*]] = cleave.list(%[[COLUMN]], %{{.*}})
 // CHECK: random.bernoulli(%[[KEY]], %[[FIRST]], %[[LIST]], {{.*}} tensor<?x8xf32
