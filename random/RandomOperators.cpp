@@ -30,8 +30,7 @@ static std::vector<int64_t> shapeOf(const Tensor &key, TensorList indices) {
   return shape;
 }
 
-/// \return what a number is divided by, after shifts: its bits fit the dtype's mantissa, so that no number
-/// is rounded to 1.
+/// Bits of a uniform number: those of the dtype's mantissa, so that none is rounded to 1.
 static int bitsOf(ScalarType dtype) {
   switch (dtype) {
   case at::kHalf:
@@ -129,7 +128,7 @@ struct RowIndices {
   int64_t width;
   /// First index of each row, and what its columns add.
   Tensor rows, columns;
-  /// The columns are 0, 1, ….
+  /// Each column is one more than the one before.
   bool isConsecutive;
 
   RowIndices(const Tensor &key, TensorList indices) : shape(shapeOf(key, indices)) {
@@ -152,7 +151,7 @@ struct RowIndices {
     }
     rows = rows.expand(outer).contiguous().flatten();
     columns = columns.contiguous();
-    isConsecutive = columns.equal(at::arange(width, at::kLong));
+    isConsecutive = columns.slice(0, 1).equal(columns.slice(0, 0, -1).add(1));
   }
 
   /// Rows of one element.
@@ -175,7 +174,8 @@ static Tensor drawRows(const Tensor &key, int64_t stream, TensorList indices, Sc
   const RowIndices index(key, indices);
   Tensor result = at::empty(shapeOf(key, indices), key.options().dtype(dtype));
   const Philox philox{uint64_t(key.item<int64_t>()), uint64_t(stream)};
-  const int64_t *rows = index.rows.const_data_ptr<int64_t>(), *columns = index.columns.const_data_ptr<int64_t>();
+  const int64_t *rows = index.rows.const_data_ptr<int64_t>(),
+                *columns = index.columns.const_data_ptr<int64_t>();
   T *data = result.data_ptr<T>();
   // Parts of elements, as rows may be short or few.
   at::parallel_for(0, result.numel(), 8 * kChunk, [&](int64_t begin, int64_t end) {
@@ -183,12 +183,12 @@ static Tensor drawRows(const Tensor &key, int64_t stream, TensorList indices, Sc
     while (begin < end) {
       const int64_t row = begin / index.width, column = begin % index.width;
       const int64_t count = std::min({end - begin, index.width - column, kChunk});
-      const uint64_t first = rows[row];
+      auto numberOf = [&](int64_t i) { return perElement * (uint64_t(rows[row]) + uint64_t(columns[i])); };
       if (index.isConsecutive)
-        philox.fill(perElement * (first + column), perElement * count, numbers);
+        philox.fill(numberOf(column), perElement * count, numbers);
       else
         for (int64_t i = 0; i < count; ++i)
-          philox.fill(perElement * (first + columns[column + i]), perElement, numbers + perElement * i);
+          philox.fill(numberOf(column + i), perElement, numbers + perElement * i);
       convert(numbers, count, data + begin);
       begin += count;
     }
@@ -226,14 +226,13 @@ static Tensor bernoulliOnCpu(const Tensor &key, int64_t stream, TensorList indic
                              ScalarType dtype) {
   checkBernoulli(p, dtype);
   const auto limit = uint32_t(std::ceil(p * 0x1p24));
-  return AT_DISPATCH_ALL_TYPES_AND3(
-      at::kHalf, at::kBFloat16, at::kBool, dtype, "random::bernoulli", [&] {
-        return drawRows<scalar_t>(key, stream, indices, dtype, 1,
-                                  [=](const uint32_t *numbers, int64_t count, scalar_t *elements) {
-                                    for (int64_t i = 0; i < count; ++i)
-                                      elements[i] = scalar_t((numbers[i] >> 8) < limit);
-                                  });
-      });
+  return AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, dtype, "random::bernoulli", [&] {
+    return drawRows<scalar_t>(key, stream, indices, dtype, 1,
+                              [=](const uint32_t *numbers, int64_t count, scalar_t *elements) {
+                                for (int64_t i = 0; i < count; ++i)
+                                  elements[i] = scalar_t((numbers[i] >> 8) < limit);
+                              });
+  });
 }
 
 //===- Registration -------------------------------------------------------===//

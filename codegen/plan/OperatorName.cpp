@@ -26,7 +26,8 @@ bool isOperatorName(StringRef name) {
 
 /// Cleave's own operators check their arguments themselves.
 static bool isOwnOperator(StringRef name) {
-  return name.starts_with("spmd::") || name.starts_with("random::");
+  return name.starts_with("spmd::") ||
+         llvm::is_contained({"random::uniform", "random::normal", "random::bernoulli"}, name);
 }
 
 bool isOperatorListed(StringRef name) {

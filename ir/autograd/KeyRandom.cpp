@@ -58,8 +58,9 @@ private:
 } // namespace
 
 /// What an index along a dimension counts for, that dimension being `fromLast` in front of the last. Fixed
-/// odd numbers (SplitMix64, Steele et al. 2014), whatever the sizes, so that neither the size of the batch nor
-/// its place matters. Elements of a value of 2^30 share a number with a probability of some percent.
+/// odd numbers (SplitMix64, Steele et al. 2014), whatever the sizes, so that neither the size of the batch
+/// nor its place matters. Elements of one value share a number only if their indices differ by 5e8 and more
+/// in two dimensions, by about 1e6 in each of three, by 11,000 and more in each of four.
 static int64_t strideOf(unsigned fromLast) {
   if (fromLast == 0)
     return 1;
@@ -147,9 +148,8 @@ Value KeyRandom::indicesOf(OpBuilder &b, Location location, ArrayRef<RandomDim> 
       index = call(b, location, "aten.mul.Scalar", {index, integer(b, location, stride)});
     SmallVector<int64_t> shape(dims.size() - i, 1);
     shape.front() = -1;
-    indices.push_back(shape.size() == 1
-                          ? index
-                          : call(b, location, "aten.reshape", {index, integers(b, location, shape)}));
+    indices.push_back(
+        shape.size() == 1 ? index : call(b, location, "aten.reshape", {index, integers(b, location, shape)}));
   }
   if (indices.empty()) {
     const Value none = b.create<ConstantOp>(location, b.getNoneType(), b.getUnitAttr());
@@ -164,17 +164,23 @@ void KeyRandom::rewrite(OperatorOp call, int64_t stream) {
   auto form = semanticsOf(call.getName()).keyedForm;
   auto type = form && call->getNumResults() == 1 ? dyn_cast<RankedTensorType>(call->getResult(0).getType())
                                                  : RankedTensorType();
-  auto dims = type ? dimsOf(type) : std::nullopt;
-  if (!dims)
+  auto dims = type && !isa<ComplexType>(type.getElementType()) ? dimsOf(type) : std::nullopt;
+  // Results have the strides of the operand that they are like.
+  auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
+  const bool isStrided = layout && !layout.getStrides().empty();
+  if (!dims || (isStrided && call->getOperand(0).getType() != type))
     return;
   OpBuilder b(call);
   const Location location = call->getLoc();
-  call->getResult(0).replaceAllUsesWith(form(call, {.builder = b,
-                                  .location = location,
-                                  .key = key(),
-                                  .stream = integer(b, location, stream),
-                                  .indices = indicesOf(b, location, *dims),
-                                  .type = type}));
+  Value drawn = form(call, {.builder = b,
+                            .location = location,
+                            .key = key(),
+                            .stream = integer(b, location, stream),
+                            .indices = indicesOf(b, location, *dims),
+                            .type = type});
+  if (isStrided)
+    drawn = this->call(b, location, "aten.copy", {call->getOperand(0), drawn});
+  call->getResult(0).replaceAllUsesWith(drawn);
   call->erase();
 }
 

@@ -13,8 +13,8 @@ namespace cleave {
 ///
 /// Adds the input `random_key`, and, where a value has dimension `batch`, `sample_index`
 /// (ir/autograd/StepInputs.h); neither if nothing is replaced. Left as they are: calls inside control flow,
-/// calls without such a form, and results without known sizes, or with `batch` in another way than once as a
-/// factor of one dimension.
+/// calls without such a form, and results that are complex, without known sizes, or with `batch` in another
+/// way than once as a factor of one dimension.
 ///
 /// \param batch  name of the dimension that micro-batches split; empty if there is none. Types of the new
 ///               operations are unknown until `infer-types` has run.

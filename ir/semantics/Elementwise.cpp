@@ -141,10 +141,9 @@ void addElementwise(SemanticsTable &table) {
   table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout", "aten.uniform",
              "aten.normal_functional", "aten.exponential"},
             {.isElementwise = true, .hasStaticResultTypes = true, .shardingRule = broadcasts});
-  table.add({"random.uniform", "random.normal", "random.bernoulli"}, {.isElementwise = true,
-                                                                      .hasStaticResultTypes = true,
-                                                                      .shardingRule = broadcasts,
-                                                                      .drawsByKey = true});
+  table.add(
+      {"random.uniform", "random.normal", "random.bernoulli"},
+      {.isElementwise = true, .hasStaticResultTypes = true, .shardingRule = broadcasts, .drawsByKey = true});
 }
 
 } // namespace cleave

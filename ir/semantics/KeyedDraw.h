@@ -16,7 +16,9 @@ struct KeyedDraw {
   /// The result of the call.
   mlir::RankedTensorType type;
 
-  /// In the dtype of the call; uniform numbers of an integer call are float32. `p` is a float.
+  /// The same draw in float32; one in float64 stays.
+  KeyedDraw inFloat32() const;
+  /// In the dtype of the call, which bernoulli alone may have integers for. `p` is a float.
   mlir::Value uniform() const;
   mlir::Value normal() const;
   mlir::Value bernoulli(mlir::Value p) const;

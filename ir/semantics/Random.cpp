@@ -9,7 +9,8 @@ namespace cleave {
 //===- KeyedDraw ----------------------------------------------------------===//
 
 Value KeyedDraw::call(StringRef irName, ValueRange operands) const {
-  return OperatorOp::create(builder, location, irName, operands, type)->getResult(0);
+  return OperatorOp::create(builder, location, irName, operands, UnknownTensorType::get(builder.getContext()))
+      ->getResult(0);
 }
 
 Value KeyedDraw::real(double value) const {
@@ -17,17 +18,20 @@ Value KeyedDraw::real(double value) const {
 }
 
 Value KeyedDraw::dtype() const {
-  return builder.create<ConstantOp>(location, builder.getI64Type(),
-                                    builder.getI64IntegerAttr(*dtypeCodeOf(RankedTensorType(type).getElementType())));
+  return builder.create<ConstantOp>(
+      location, builder.getI64Type(),
+      builder.getI64IntegerAttr(*dtypeCodeOf(RankedTensorType(type).getElementType())));
 }
 
-Value KeyedDraw::uniform() const {
-  KeyedDraw real = *this;
-  // Probabilities of integer results are float32.
-  if (!isa<FloatType>(real.type.getElementType()))
-    real.type = RankedTensorType::get(type.getShape(), builder.getF32Type(), type.getEncoding());
-  return real.call("random.uniform", {key, stream, indices, real.dtype()});
+KeyedDraw KeyedDraw::inFloat32() const {
+  KeyedDraw draw = *this;
+  RankedTensorType own = type;
+  if (!own.getElementType().isF64())
+    draw.type = RankedTensorType::get(own.getShape(), builder.getF32Type(), own.getEncoding());
+  return draw;
 }
+
+Value KeyedDraw::uniform() const { return call("random.uniform", {key, stream, indices, dtype()}); }
 
 Value KeyedDraw::normal() const { return call("random.normal", {key, stream, indices, dtype()}); }
 
@@ -49,11 +53,8 @@ static Value bernoulliForm(OperatorOp op, const KeyedDraw &draw) {
   Value p = op.getArgument("p");
   if (p && isa<FloatType>(p.getType()))
     return draw.bernoulli(p);
-  Value isOne = OperatorOp::create(draw.builder, draw.location, "aten.lt.Tensor",
-                                   {draw.uniform(), p ? p : op->getOperand(0)},
-                                   UnknownTensorType::get(draw.builder.getContext()))
-                    ->getResult(0);
-  return draw.converted(isOne);
+  const KeyedDraw wide = draw.inFloat32();
+  return draw.converted(wide.call("aten.lt.Tensor", {wide.uniform(), p ? p : op->getOperand(0)}));
 }
 
 static Value uniformForm(OperatorOp, const KeyedDraw &draw) { return draw.uniform(); }
@@ -90,12 +91,14 @@ static Value normalOfMoments(OperatorOp op, const KeyedDraw &draw) {
   return scaled(draw, draw.normal(), op.getArgument("std"), op.getArgument("mean"));
 }
 
-/// exponential(self, lambd, generator): -log(1 - u) / lambd, never 0, of which models take the logarithm.
+/// exponential(self, lambd, generator): -log(1 - u) / lambd in float32, never 0, of which models take the
+/// logarithm.
 static Value exponentialForm(OperatorOp op, const KeyedDraw &draw) {
-  auto negative = [&](Value value) { return draw.call("aten.neg", value); };
-  Value positive = draw.call("aten.clamp_min", {draw.uniform(), draw.real(0x1p-25)});
-  Value drawn = negative(draw.call("aten.log1p", negative(positive)));
-  return draw.call("aten.div.Scalar", {drawn, op->getOperand(1)});
+  const KeyedDraw wide = draw.inFloat32();
+  auto negative = [&](Value value) { return wide.call("aten.neg", value); };
+  Value positive = wide.call("aten.clamp_min", {wide.uniform(), wide.real(0x1p-25)});
+  Value drawn = negative(wide.call("aten.log1p", negative(positive)));
+  return draw.converted(wide.call("aten.div.Scalar", {drawn, op->getOperand(1)}));
 }
 
 void addRandom(SemanticsTable &table) {

@@ -34,9 +34,8 @@ static bool isNumber(const plan::TensorType &type) {
 
 Error Trainer::findInputs() {
   const plan::Signature &signature = *owned->plan().signatures.front();
-  auto input = [&](llvm::StringRef role, size_t &index) {
+  auto hasInput = [&](llvm::StringRef role) {
     auto found = llvm::find_if(signature.inputs, [&](auto &input) { return input->role == role; });
-    index = found - signature.inputs.begin();
     return found != signature.inputs.end() && isNumber(*(*found)->type);
   };
   auto output = [&](llvm::StringRef name, size_t &index) {
@@ -46,7 +45,7 @@ Error Trainer::findInputs() {
     return found != signature.outputs.end() && (*found)->type->ranked &&
            llvm::all_of((*found)->type->dims, isOne);
   };
-  if (input("learning_rate", rateInput) && input("step", stepInput) && output("loss", lossOutput) &&
+  if (hasInput("learning_rate") && hasInput("step") && output("loss", lossOutput) &&
       output("grad_norm", normOutput))
     return Error::success();
   return llvm::createStringError("this plan does not train; make one with cleave compile --train");
@@ -65,12 +64,16 @@ std::vector<const plan::Input *> Trainer::inputs() const {
   return inputs;
 }
 
-/// Samples of the batch: the size of the first dimension that is the batch of the plan; 0 if there is none.
+/// Samples of the batch: the size of the first dimension that is the batch of the plan, or a multiple of it;
+/// 0 if there is none.
 static int64_t samplesOf(const plan::Signature &signature, llvm::ArrayRef<const plan::Input *> inputs,
                          llvm::ArrayRef<at::Tensor> batch) {
   for (auto [input, tensor] : llvm::zip(inputs, batch))
-    if (auto dim = plan::batchDimension(*input->type, signature.batch); dim && int64_t(*dim) < tensor.dim())
-      return tensor.size(*dim);
+    if (auto dim = plan::batchDimension(*input->type, signature.batch); dim && int64_t(*dim) < tensor.dim()) {
+      std::vector<int64_t> ones(signature.symbols.size(), 1);
+      return tensor.size(*dim) /
+             std::max<int64_t>(1, plan::evaluate(*input->type->dims[*dim], ones).value_or(1));
+    }
   return 0;
 }
 
@@ -92,7 +95,8 @@ std::vector<at::Tensor> Trainer::leavesOf(llvm::ArrayRef<at::Tensor> batch, cons
     else if (input->role == "step")
       leaves.push_back(at::scalar_tensor(double(step.number), at::kFloat));
     else if (input->role == "random_key")
-      leaves.push_back(at::scalar_tensor(int64_t(seedOf(options.seed, step.number)), at::kLong));
+      // Not the seed of libtorch's generators, whose streams on GPUs would be those of the key.
+      leaves.push_back(at::scalar_tensor(int64_t(seedOf(~options.seed, step.number)), at::kLong));
     else if (input->role == "sample_index")
       leaves.push_back(at::arange(samplesOf(signature, inputs(), batch), at::kLong));
     else

@@ -71,8 +71,8 @@ private:
 
   std::unique_ptr<Session> owned;
   const TrainerOptions options;
-  /// Indices of the signature's inputs and outputs.
-  size_t rateInput = 0, stepInput = 0, lossOutput = 0, normOutput = 0;
+  /// Indices of the signature's outputs.
+  size_t lossOutput = 0, normOutput = 0;
   uint64_t completed = 0;
 };
 

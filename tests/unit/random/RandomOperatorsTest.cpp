@@ -76,8 +76,9 @@ TEST(RandomOperatorsTest, PartsHaveTheNumbersOfTheWhole) {
     // Indices that are in no order, and of the whole shape.
     const Tensor permuted = range(7 * 5 * 301).flip(0).view({7, 5, 301});
     EXPECT_TRUE(draw({permuted}).flatten().equal(flat.flip(0))) << draw.name;
-    EXPECT_TRUE(draw({permuted.select(1, 0).select(1, 0).view({7, 1}), range(3).mul(-2)})
-                    .equal(flat.index({permuted.select(1, 0).select(1, 0).view({7, 1}).add(range(3).mul(-2))})))
+    EXPECT_TRUE(
+        draw({permuted.select(1, 0).select(1, 0).view({7, 1}), range(3).mul(-2)})
+            .equal(flat.index({permuted.select(1, 0).select(1, 0).view({7, 1}).add(range(3).mul(-2))})))
         << draw.name;
     EXPECT_EQ(draw({at::scalar_tensor(9, at::kLong)}).dim(), 0);
     EXPECT_EQ(draw({range(0)}).numel(), 0);
@@ -91,8 +92,18 @@ TEST(RandomOperatorsTest, OperationsOfAtenGiveTheSame) {
     const Tensor expected = draw(indices),
                  found = draw(indices, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1));
     EXPECT_EQ(found.scalar_type(), expected.scalar_type());
-    EXPECT_TRUE(draw.name == "normal" ? found.allclose(expected, 1e-2, 1e-6) : found.equal(expected))
+    const bool isNarrow = expected.element_size() < 4;
+    EXPECT_TRUE(draw.name == "normal" ? found.allclose(expected, isNarrow ? 1e-2 : 1e-5, 1e-6)
+                                      : found.equal(expected))
         << draw.name << " " << found.scalar_type();
+  }
+  // Indices and keys of 64 bits.
+  const Tensor all = at::randint(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
+                                 {2, 500}, at::kLong);
+  for (int64_t key :
+       {int64_t(0), int64_t(-1), std::numeric_limits<int64_t>::min(), all[0][0].item<int64_t>()}) {
+    const Draw draw{"uniform", {int64_t(at::kDouble)}, key, key};
+    EXPECT_TRUE(draw({all}, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)).equal(draw({all})));
   }
 }
 
@@ -130,6 +141,9 @@ TEST(RandomOperatorsTest, KeysAndStreamsGiveOthers) {
 TEST(RandomOperatorsTest, RefusesWhatItCannotDraw) {
   const Draw uniform{"uniform", {int64_t(at::kFloat)}};
   EXPECT_THROW(uniform({}), c10::Error);
+  EXPECT_THROW(Draw({"uniform", {int64_t(at::kFloat8_e5m2)}})({range(3)}), c10::Error);
+  EXPECT_THROW(Draw({"uniform", {int64_t(1000)}})({range(3)}), c10::Error);
+  EXPECT_THROW(Draw({"bernoulli", {0.5, int64_t(-1)}})({range(3)}), c10::Error);
   EXPECT_THROW(uniform({at::rand({3})}), c10::Error);
   EXPECT_THROW(uniform({range(3), range(4)}), c10::Error);
   EXPECT_THROW(Draw({"uniform", {int64_t(at::kLong)}})({range(3)}), c10::Error);

@@ -80,7 +80,8 @@ static bool findLeaves(const plan::Signature &signature, PlanTraining &training)
   auto hasName = [](llvm::StringRef name) { return [name](auto &output) { return output->name == name; }; };
   training.inputTree = signature.input_tree.get();
   // Each added input wraps the former tree.
-  const auto added = llvm::count_if(signature.inputs, [](auto &input) { return isStepInputRole(input->role); });
+  const auto added =
+      llvm::count_if(signature.inputs, [](auto &input) { return isStepInputRole(input->role); });
   for (int64_t i = 0; i < added; ++i) {
     const plan::Tree &tree = *training.inputTree;
     auto inner = llvm::find(tree.keys, "inputs");

@@ -26,7 +26,9 @@ static at::Tensor stepInput(const plan::Input &input, llvm::ArrayRef<int64_t> tr
   for (auto &dim : input.type->dims)
     shape.push_back(plan::evaluate(*dim, traced).value_or(1));
   const auto dtype = *runtime::scalarTypeOf(input.type->dtype);
-  return shape.size() == 1 ? at::arange(shape[0], dtype) : at::zeros(shape, dtype);
+  return input.role == kSampleIndexRole && shape.size() == 1 && dtype == at::kLong
+             ? at::arange(shape[0], dtype)
+             : at::zeros(shape, dtype);
 }
 
 llvm::Expected<Inputs> readInputs(const plan::Signature &signature, const std::string &path) {
