@@ -179,7 +179,10 @@ void KeyRandom::rewrite(OperatorOp call, int64_t stream) {
                             .indices = indicesOf(b, location, *dims),
                             .type = type});
   if (isStrided)
-    drawn = this->call(b, location, "aten.copy", {call->getOperand(0), drawn});
+    drawn = this->call(
+        b, location, "aten.copy",
+        {call->getOperand(0), drawn, b.create<ConstantOp>(location, b.getI1Type(), b.getBoolAttr(false))});
+  drawn.setType(type);
   call->getResult(0).replaceAllUsesWith(drawn);
   call->erase();
 }

@@ -85,10 +85,6 @@ private:
   bool isPointwise() const { return points(weight) == 1; }
   /// True if every point of the input is multiplied without a copy.
   bool isMatrix() const { return isPointwise() && !isStrided && points(input) == points(result); }
-  /// True if gradients are products of tensors as they are.
-  bool isInPlace() const {
-    return isMatrix() && (!isOneDnns() || (input[1] % kBlock == 0 && result[1] % kBlock == 0));
-  }
   /// True if the channels do not fill one block, and are read as they are.
   bool isFirst() const { return groups == 1 && input[1] < kBlock && !isPointwise(); }
   bool isDepthwise() const { return groups > 1 && groups == input[1] && groups == result[1]; }
@@ -262,10 +258,8 @@ static int64_t convolutionWorkspace(OperatorOp op, const ExampleShapes &shapes, 
 /// high for depthwise and transposed ones, groups, and images that are channels last.
 int64_t ConvolutionMemory::ofInputGradient() const {
   auto rounded = [](int64_t channels) -> int64_t { return llvm::alignTo(channels, kBlock); };
-  if (isInPlace())
-    return 0;
   if (!isOneDnns())
-    return columns();
+    return isMatrix() ? 0 : columns();
   const int64_t blocks = bytes(input, rounded(input[1]));
   const int64_t weights =
       isDepthwise() ? bytes(weight) : rounded(weight[0]) * rounded(weight[1]) * points(weight) * element;
@@ -278,14 +272,13 @@ int64_t ConvolutionMemory::ofInputGradient() const {
 int64_t ConvolutionMemory::ofWeightGradient() const {
   constexpr int64_t kWidest = 14, kCopies = 4;
   auto rounded = [](int64_t channels) -> int64_t { return llvm::alignTo(channels, kBlock); };
-  if (isInPlace())
-    return 0;
   if (!isOneDnns())
-    return columns();
+    return isMatrix() ? 0 : columns();
   if (isDepthwise() || weight.back() > kWidest)
     return std::min(threads, input[0]) * (columns() + kCopies * bytes(weight));
-  const int64_t before =
-      bytes(result, rounded(result[1])) + (isFirst() ? 0 : bytes(input, rounded(input[1])));
+  const int64_t before = bytes(result, rounded(result[1])) +
+                         (isFirst() ? 0 : bytes(input, rounded(input[1]))) +
+                         (isPointwise() ? 2 * bytes(weight) : 0);
   return std::max(before, bytes(weight));
 }
 

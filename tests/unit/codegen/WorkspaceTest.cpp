@@ -103,6 +103,7 @@ TEST_F(WorkspaceTest, GradientsOfConvolutionsCopyIntoBlocks) {
     expectGradients(4, 64, 16, 64, 3, 1, 1, ofInput);
     expectGradients(8, 256, 14, 256, 3, 1, 1, ofInput);
     expectGradients(4, 32, 16, 64, 1, 1, 0, ofInput);
+    expectGradients(2, 144, 14, 24, 1, 1, 0, ofInput);
   }
   // Of a first layer: images as they are, few channels.
   expectGradients(2, 3, 64, 64, 7, 2, 3, /*ofInput=*/false);
