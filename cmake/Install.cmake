@@ -34,7 +34,7 @@ function(install_libraries COMPONENT)
 endfunction()
 
 function(install_cleave)
-  install_libraries(Runtime cleave_llvm cleave_plan cleave_collectives cleave_runtime)
+  install_libraries(Runtime cleave_llvm cleave_plan cleave_collectives cleave_random cleave_runtime)
   install_headers(Runtime
     codegen/plan/files/AtomicFile.h
     codegen/plan/files/Checksum.h

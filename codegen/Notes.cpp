@@ -218,21 +218,21 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
             reason ? reason.getValue() : "as the model asks")));
   llvm::MapVector<StringRef, OperatorOp> random;
   forEachCall(function, [&](OperatorOp call) {
-    if (isRandom(call))
+    if (isRandom(call) || semanticsOf(call.getName()).drawsByKey)
       random.insert({call.getName(), call});
   });
   for (auto &[name, call] : random)
-    notes.push_back(
-        makeNote("random", modulePath(call), name,
-                 hasGradients(function)
-                     ? llvm::formatv("{0} in {1} draws random numbers, other ones than PyTorch; of train, each "
-                                     "--seed gives its own",
-                                     name, placeOf(call))
-                           .str()
-                     : llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives "
-                                     "what the original does",
-                                     name, placeOf(call))
-                           .str()));
+    notes.push_back(makeNote(
+        "random", modulePath(call), name,
+        hasGradients(function)
+            ? llvm::formatv("{0} in {1} draws random numbers, other ones than PyTorch; of train, each "
+                            "--seed gives its own",
+                            name, placeOf(call))
+                  .str()
+            : llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives "
+                            "what the original does",
+                            name, placeOf(call))
+                  .str()));
   noteUnlisted(function, notes);
   llvm::SetVector<StringRef> kinds;
   for (auto &[op, reason, alwaysFails] : inferred.unknown)

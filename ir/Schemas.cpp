@@ -1,6 +1,7 @@
 //===- Schemas.cpp - PyTorch's operator registry, as the IR names it ------===//
 #include "ir/Schemas.h"
 #include "collectives/Collectives.h"
+#include "random/RandomOperators.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/DynamicLibrary.h"
@@ -41,13 +42,18 @@ static OperatorSchema describe(const torch::jit::Operator &op) {
   return result;
 }
 
+static void registerOwnOperators() {
+  registerCollectives();
+  registerRandomOperators();
+}
+
 namespace {
 struct Registry {
   llvm::StringMap<OperatorSchema> byName;
   std::vector<const OperatorSchema *> ordered;
 
   Registry() {
-    registerCollectives();
+    registerOwnOperators();
     for (auto &op : torch::jit::getAllOperators()) {
       OperatorSchema schema = describe(*op);
       byName.try_emplace(schema.irName, std::move(schema));
@@ -72,13 +78,13 @@ const OperatorSchema *findSchema(llvm::StringRef irName) {
 llvm::ArrayRef<const OperatorSchema *> allSchemas() { return registry().ordered; }
 
 bool hasOperator(llvm::StringRef nameSpace, llvm::StringRef name) {
-  registerCollectives();
+  registerOwnOperators();
   const auto symbol = c10::Symbol::fromQualString((nameSpace + "::" + name).str());
   return !torch::jit::getAllOperatorsFor(symbol).empty();
 }
 
 std::vector<std::string> operatorNames() {
-  registerCollectives();
+  registerOwnOperators();
   std::vector<std::string> names;
   for (auto &op : torch::jit::getAllOperators())
     names.push_back(irNameOf(op->schema().name()));

@@ -205,6 +205,26 @@ def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
+def KeyRandom : Pass<"key-random", "::mlir::func::FuncOp"> {
+  let summary = "draws random numbers by key and index";
+  let description = [{
+    After differentiate, with the batch of 4 named:
+    ```mlir
+    func.func @forward(%x: tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>) {
+      %1 = aten.bernoulli.p(%x, %p, %none) : … loc("dropout")
+    // becomes
+    func.func @forward(%x: …, %random_key: tensor<i64>, %sample_index: tensor<?xi64, #cleave.layout<dims = ["batch"]>>) {
+      %rows = aten.mul.Scalar(%sample_index, %stride) : …
+      %1 = random.bernoulli(%random_key, %stream, [%rows as a column, %columns], %p, %float32) : …
+    ```
+    Each random call is a stream of its own; each element's number follows from key, stream and its index in the whole batch. So
+    numbers are the same for every number of micro-batches, when they are computed again, and on every device. Needs infer-types
+    afterwards.
+  }];
+  let options = [Option<"batch", "batch", "std::string", "\"\"", "dimension that micro-batches split; none if empty">];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
 def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
   let summary = "makes a training step of a function with gradients";
   let description = [{
@@ -248,7 +268,7 @@ def Recompute : Pass<"recompute", "::mlir::func::FuncOp"> {
     %3 = aten.cos(%again) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
     ```
     Each module whose path matches is computed again as a whole, in front of its backward pass; without patterns, each item of a
-    list of modules (`h.3`). What it takes from other modules, and random numbers, are kept.
+    list of modules (`h.3`). What it takes from other modules, and random numbers of generators, are kept.
   }];
   let options = [ListOption<"modules", "modules", "std::string", "paths of modules, with * and ?">];
 }

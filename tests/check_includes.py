@@ -8,9 +8,10 @@ import sys
 ALLOWED = {
     "codegen/plan": set(),
     "collectives": set(),
+    "random": set(),
     "sandbox": set(),
-    "runtime": {"codegen/plan", "collectives"},
-    "ir": {"collectives"},
+    "runtime": {"codegen/plan", "collectives", "random"},
+    "ir": {"collectives", "random"},
     "frontend": {"ir", "codegen/plan"},
     "partitioner": {"ir", "codegen/plan"},
     "passes": {"ir", "partitioner", "codegen/plan"},

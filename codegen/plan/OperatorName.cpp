@@ -24,15 +24,20 @@ bool isOperatorName(StringRef name) {
   return isWord(space) && isWord(base) && (!hasOverload || isWord(overload));
 }
 
+/// Cleave's own operators check their arguments themselves.
+static bool isOwnOperator(StringRef name) {
+  return name.starts_with("spmd::") ||
+         llvm::is_contained({"random::uniform", "random::normal", "random::bernoulli"}, name);
+}
+
 bool isOperatorListed(StringRef name) {
-  // Cleave's own operators check their arguments themselves.
-  return name.starts_with("spmd::") || std::binary_search(std::begin(kListed), std::end(kListed), name);
+  return isOwnOperator(name) || std::binary_search(std::begin(kListed), std::end(kListed), name);
 }
 
 bool isAnyOverloadListed(StringRef name) {
   // A name sorts directly before its overloads.
   const auto *found = std::lower_bound(std::begin(kListed), std::end(kListed), name);
-  return name.starts_with("spmd::") || (found != std::end(kListed) && found->split('.').first == name);
+  return isOwnOperator(name) || (found != std::end(kListed) && found->split('.').first == name);
 }
 
 bool isOfListedNamespace(StringRef name) {

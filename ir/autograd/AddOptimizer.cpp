@@ -5,6 +5,7 @@
 #include "ir/Signature.h"
 #include "ir/autograd/Differentiate.h"
 #include "ir/autograd/LossAttributes.h"
+#include "ir/autograd/StepInputs.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -132,8 +133,6 @@ private:
   }
   /// `name`, with `train.` in front if the model has a state of this name.
   std::string stateName(StringRef name);
-  /// Its name is that of its role, unless the model has such an input.
-  Value addInput(StringRef role);
   /// True unless an option exempts it by one of its names.
   bool usesWeightDecay(ParamOp weight) const;
   void accumulate();
@@ -197,28 +196,6 @@ std::string StepBuilder::stateName(StringRef name) {
                       [&](ReadStateOp state) { return state.getName() == unique; }))
     unique = "train." + unique;
   return unique;
-}
-
-Value StepBuilder::addInput(StringRef role) {
-  std::string name = role.str();
-  auto isTaken = [&] {
-    for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      if (auto other = function.getArgAttrOfType<StringAttr>(i, kNameAttr); other && other.getValue() == name)
-        return true;
-    return false;
-  };
-  while (isTaken())
-    name = "train." + name;
-  const unsigned index = function.getNumArguments();
-  function.insertArgument(index, RankedTensorType::get({}, b.getF32Type()),
-                          b.getDictionaryAttr({b.getNamedAttr(kNameAttr, b.getStringAttr(name)),
-                                               b.getNamedAttr(kRoleAttr, b.getStringAttr(role))}),
-                          location);
-  if (Attribute inputs = function->getAttr(kInputTreeAttr))
-    function->setAttr(
-        kInputTreeAttr,
-        nodeTree(b, "dict", {b.getStringAttr("inputs"), inputs, b.getStringAttr(name), leafTree(b, index)}));
-  return function.getArgument(index);
 }
 
 /// Splits the gradient of a weight with several uses into its summands, in the order of the sum.
@@ -314,8 +291,9 @@ void StepBuilder::setResults(Value gradientNorm) {
 LogicalResult StepBuilder::build() {
   if (failed(findResults()))
     return failure();
-  rate = addInput(kLearningRateRole);
-  step = addInput(kStepRole);
+  const auto number = RankedTensorType::get({}, b.getF32Type());
+  rate = addStepInput(function, kLearningRateRole, number);
+  step = addStepInput(function, kStepRole, number);
   accumulate();
   const Value gradientNorm = globalNorm();
   const Value lossSum =

@@ -10,9 +10,6 @@
 
 namespace cleave {
 
-/// What inputs of a training step mean (kRoleAttr), and their names.
-inline constexpr llvm::StringLiteral kLearningRateRole = "learning_rate", kStepRole = "step";
-
 /// Hyperparameters, named as in torch.optim. Those that the optimizer does not have are ignored; the defaults
 /// are AdamW's.
 struct OptimizerOptions {
@@ -39,12 +36,11 @@ llvm::Expected<OptimizerOptions> parseOptimizer(llvm::StringRef text);
 /// micro-batches (`cleave.accumulate "grad.fc.weight"`); operations of the phase `update` read the sums and
 /// update the weights.
 ///
-/// Adds two scalar float32 inputs, found by role: `learning_rate`, and `step` (number of the step, from 1).
-/// Their names are the roles, with `train.` in front if the model has such an input. All results are replaced
-/// by `loss`, before the update, and `grad_norm` (float32), the global L2 norm before clipping. In a function
-/// that accumulates its loss (kSplitBatchAttr), all are those of the whole batch. If one of these is not
-/// finite, the update changes no weight and no optimizer state. Types of the new operations are
-/// unknown until `infer-types` has run.
+/// Adds the inputs `learning_rate` and `step` (ir/autograd/StepInputs.h). All results are replaced by `loss`,
+/// before the update, and `grad_norm` (float32), the global L2 norm before clipping. In a function that
+/// accumulates its loss (kSplitBatchAttr), all are those of the whole batch. If one of these is not finite,
+/// the update changes no weight and no optimizer state. Types of the new operations are unknown until
+/// `infer-types` has run.
 ///
 /// Fails with a diagnostic if no result is marked as the loss, no gradient is there, or a weight is complex.
 mlir::LogicalResult addOptimizer(mlir::func::FuncOp function, const OptimizerOptions &options);

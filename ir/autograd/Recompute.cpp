@@ -110,11 +110,24 @@ void Recomputation::run() {
     addClones(name, users);
 }
 
+/// The operation that makes the loss; of a loss that is a sum over micro-batches, that of one of them.
+static Operation *lossOperation(func::FuncOp function, Value result) {
+  auto quotient = result.getDefiningOp<OperatorOp>();
+  auto sum = quotient && quotient->hasAttr(PhaseAttr::name)
+                 ? quotient->getOperand(0).getDefiningOp<ReadSumOp>()
+                 : result.getDefiningOp<ReadSumOp>();
+  if (sum)
+    for (auto term : function.getOps<AccumulateOp>())
+      if (term.getName() == sum.getName())
+        return term.getValue().getDefiningOp();
+  return result.getDefiningOp();
+}
+
 LogicalResult recompute(func::FuncOp function, const SegmentFn &segmentOf) {
   Operation *terminator = function.getBody().front().getTerminator();
   for (OpOperand &result : terminator->getOpOperands())
     if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
-      if (Operation *loss = result.get().getDefiningOp()) {
+      if (Operation *loss = lossOperation(function, result.get())) {
         Recomputation(function, segmentOf, loss).run();
         return success();
       }

@@ -138,8 +138,12 @@ void addElementwise(SemanticsTable &table) {
                                   .isUninitialized = true,
                                   .shardingRule = broadcasts});
   // Random numbers along a sharded dimension must be independent, so these pass it through only for shapes.
-  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"},
+  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout", "aten.uniform",
+             "aten.normal_functional", "aten.exponential"},
             {.isElementwise = true, .hasStaticResultTypes = true, .shardingRule = broadcasts});
+  table.add(
+      {"random.uniform", "random.normal", "random.bernoulli"},
+      {.isElementwise = true, .hasStaticResultTypes = true, .shardingRule = broadcasts, .drawsByKey = true});
 }
 
 } // namespace cleave

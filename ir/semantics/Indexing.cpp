@@ -160,7 +160,8 @@ void addIndexing(SemanticsTable &table) {
             {.isUninitialized = true, .readsNoElements = true, .sizes = "size", .shardingRule = fresh});
   // Indices: those of a shard start at an offset, so sizes alone do not shard them.
   table.add({"aten.arange"}, {.readsNoElements = true, .arangeEnd = endOfRange, .shardingRule = fresh});
-  table.add({"aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
+  table.add({"aten.rand", "aten.randn"}, {.readsNoElements = true, .sizes = "size", .shardingRule = fresh});
+  table.add({"aten.linspace", "aten.eye", "aten.randint"}, {});
 }
 
 } // namespace cleave

@@ -43,6 +43,7 @@ static const SemanticsTable &table() {
     addIndexing(table);
     addScalars(table);
     addCollectives(table);
+    addRandom(table);
     addAliasing(table);
     addGradients(table);
     addLinearity(table);

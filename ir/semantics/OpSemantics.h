@@ -12,6 +12,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/IndexMap.h"
 #include "ir/semantics/KernelKinds.h"
+#include "ir/semantics/KeyedDraw.h"
 #include "ir/semantics/ListChange.h"
 #include "ir/semantics/OpShardingRule.h"
 #include "ir/semantics/PermutationRole.h"
@@ -181,6 +182,11 @@ struct OpSemantics {
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// For a random operator: builds its result from numbers that are drawn by key and index; null: only a
+  /// generator draws them.
+  mlir::Value (*keyedForm)(OperatorOp op, const KeyedDraw &draw) = nullptr;
+  /// Draws by key and index (random/RandomOperators.h): the same numbers at every call.
+  bool drawsByKey = false;
   /// For an operator without a derivative, or with one that plans may not call: its result, by other
   /// operators.
   mlir::Value (*differentiableForm)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;

@@ -40,6 +40,7 @@ void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
 void addScalars(SemanticsTable &table);
 void addCollectives(SemanticsTable &table);
+void addRandom(SemanticsTable &table);
 /// Must be called after the other families.
 void addAliasing(SemanticsTable &table);
 void addGradients(SemanticsTable &table);

@@ -2,6 +2,7 @@
 #include "runtime/operators/Operators.h"
 #include "codegen/plan/OperatorName.h"
 #include "collectives/Collectives.h"
+#include "random/RandomOperators.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/operators/CpuKernels.h"
 #include "runtime/operators/GpuKernels.h"
@@ -122,6 +123,7 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
 
 Operators::Operators(const plan::Plan &plan) : names(plan.operators), resolved(plan.operators.size()) {
   registerCollectives();
+  registerRandomOperators();
 }
 
 llvm::Expected<ResolvedOperator *> Operators::resolve(uint32_t index) {

@@ -1,5 +1,6 @@
 //===- Trainer.cpp --------------------------------------------------------===//
 #include "runtime/training/Trainer.h"
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "runtime/base/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
@@ -33,9 +34,8 @@ static bool isNumber(const plan::TensorType &type) {
 
 Error Trainer::findInputs() {
   const plan::Signature &signature = *owned->plan().signatures.front();
-  auto input = [&](llvm::StringRef role, size_t &index) {
+  auto hasInput = [&](llvm::StringRef role) {
     auto found = llvm::find_if(signature.inputs, [&](auto &input) { return input->role == role; });
-    index = found - signature.inputs.begin();
     return found != signature.inputs.end() && isNumber(*(*found)->type);
   };
   auto output = [&](llvm::StringRef name, size_t &index) {
@@ -45,18 +45,63 @@ Error Trainer::findInputs() {
     return found != signature.outputs.end() && (*found)->type->ranked &&
            llvm::all_of((*found)->type->dims, isOne);
   };
-  if (input("learning_rate", rateInput) && input("step", stepInput) && output("loss", lossOutput) &&
+  if (hasInput("learning_rate") && hasInput("step") && output("loss", lossOutput) &&
       output("grad_norm", normOutput))
     return Error::success();
   return llvm::createStringError("this plan does not train; make one with cleave compile --train");
 }
 
+/// True if each step gives the input; its caller gives the others.
+static bool isStepInput(const plan::Input &input) {
+  return llvm::is_contained({"learning_rate", "step", "random_key", "sample_index"}, input.role);
+}
+
 std::vector<const plan::Input *> Trainer::inputs() const {
   std::vector<const plan::Input *> inputs;
-  for (auto [index, input] : llvm::enumerate(owned->plan().signatures.front()->inputs))
-    if (index != rateInput && index != stepInput)
+  for (const auto &input : owned->plan().signatures.front()->inputs)
+    if (!isStepInput(*input))
       inputs.push_back(input.get());
   return inputs;
+}
+
+/// Samples of the batch: the size of the first dimension that is the batch of the plan, or a multiple of it;
+/// 0 if there is none.
+static int64_t samplesOf(const plan::Signature &signature, llvm::ArrayRef<const plan::Input *> inputs,
+                         llvm::ArrayRef<at::Tensor> batch) {
+  for (auto [input, tensor] : llvm::zip(inputs, batch))
+    if (auto dim = plan::batchDimension(*input->type, signature.batch); dim && int64_t(*dim) < tensor.dim()) {
+      std::vector<int64_t> ones(signature.symbols.size(), 1);
+      return tensor.size(*dim) /
+             std::max<int64_t>(1, plan::evaluate(*input->type->dims[*dim], ones).value_or(1));
+    }
+  return 0;
+}
+
+/// One number for each seed and step, by the constants of SplitMix64 (Steele et al. 2014).
+static uint64_t seedOf(uint64_t seed, uint64_t step) {
+  uint64_t mixed = seed + step * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return mixed ^ (mixed >> 31);
+}
+
+std::vector<at::Tensor> Trainer::leavesOf(llvm::ArrayRef<at::Tensor> batch, const StepResult &step) const {
+  const plan::Signature &signature = *owned->plan().signatures.front();
+  std::vector<at::Tensor> leaves;
+  size_t next = 0;
+  for (const auto &input : signature.inputs)
+    if (input->role == "learning_rate")
+      leaves.push_back(at::scalar_tensor(step.learningRate, at::kFloat));
+    else if (input->role == "step")
+      leaves.push_back(at::scalar_tensor(double(step.number), at::kFloat));
+    else if (input->role == "random_key")
+      // Not the seed of libtorch's generators, whose streams on GPUs would be those of the key.
+      leaves.push_back(at::scalar_tensor(int64_t(seedOf(~options.seed, step.number)), at::kLong));
+    else if (input->role == "sample_index")
+      leaves.push_back(at::arange(samplesOf(signature, inputs(), batch), at::kLong));
+    else
+      leaves.push_back(batch[next++]);
+  return leaves;
 }
 
 Expected<StepResult> Trainer::step(llvm::ArrayRef<at::Tensor> batch) {
@@ -73,12 +118,7 @@ Expected<StepResult> Trainer::take(llvm::ArrayRef<at::Tensor> batch) {
                   .gradientNorm = 0,
                   .learningRate = options.learningRate.at(completed),
                   .isSkipped = false};
-  std::vector<at::Tensor> leaves(batch.begin(), batch.end());
-  const std::pair<size_t, double> numbers[] = {{rateInput, step.learningRate},
-                                               {stepInput, double(step.number)}};
-  const bool isRateFirst = rateInput < stepInput;
-  for (auto [index, number] : {numbers[isRateFirst ? 0 : 1], numbers[isRateFirst ? 1 : 0]})
-    leaves.insert(leaves.begin() + index, at::scalar_tensor(number, at::kFloat));
+  const std::vector<at::Tensor> leaves = leavesOf(batch, step);
   seedStep(step.number);
   auto results = owned->run(leaves);
   if (!results)
@@ -93,12 +133,8 @@ Expected<StepResult> Trainer::take(llvm::ArrayRef<at::Tensor> batch) {
   return step;
 }
 
-/// One number for each seed and step, by the constants of SplitMix64 (Steele et al. 2014).
 void Trainer::seedStep(uint64_t number) const {
-  uint64_t mixed = options.seed + number * 0x9e3779b97f4a7c15;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  mixed ^= mixed >> 31;
+  const uint64_t mixed = seedOf(options.seed, number);
   // at::manual_seed asks for GPUs, after which libtorch finds none that a plugin brings later.
   const bool hasGpu = llvm::any_of(owned->statistics(), [](const DeviceStatistics &device) {
     return llvm::StringRef(device.name).starts_with("cuda");

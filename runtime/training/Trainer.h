@@ -12,8 +12,9 @@ struct TrainerOptions {
   /// Go on after a step whose loss or gradients are not finite; such a step changes no weight. Otherwise it
   /// fails.
   bool skipNonFinite = false;
-  /// Each step reseeds libtorch's default generators, which belong to the process, from this and its number,
-  /// so that a resumed run draws the same dropout masks.
+  /// This and the number of a step decide its random numbers: they are the key of those that are drawn by key
+  /// and index (dropout), and reseed libtorch's default generators, which belong to the process, for the
+  /// others. So a resumed run draws the same.
   uint64_t seed = 0;
   SessionOptions session;
 };
@@ -34,8 +35,8 @@ public:
   static llvm::Expected<std::unique_ptr<Trainer>> open(llvm::StringRef plan, TrainerOptions options);
 
   const Session &session() const { return *owned; }
-  /// The inputs of a step: those of the plan but the learning rate and the number of the step. They live as
-  /// long as this object.
+  /// The inputs of a step: those of the plan but what the step gives itself (learning rate, its number, keys
+  /// of random numbers). They live as long as this object.
   std::vector<const plan::Input *> inputs() const;
   /// Number of steps that were taken, those before `restore` included.
   uint64_t completedSteps() const { return completed; }
@@ -63,13 +64,15 @@ private:
       : owned(std::move(session)), options(std::move(options)) {}
   llvm::Error findInputs();
   llvm::Expected<StepResult> take(llvm::ArrayRef<at::Tensor> batch);
+  /// The inputs of the signature: those of the batch, and what the step gives.
+  std::vector<at::Tensor> leavesOf(llvm::ArrayRef<at::Tensor> batch, const StepResult &step) const;
   void seedStep(uint64_t number) const;
   llvm::Error describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step);
 
   std::unique_ptr<Session> owned;
   const TrainerOptions options;
-  /// Indices of the signature's inputs and outputs.
-  size_t rateInput = 0, stepInput = 0, lossOutput = 0, normOutput = 0;
+  /// Indices of the signature's outputs.
+  size_t lossOutput = 0, normOutput = 0;
   uint64_t completed = 0;
 };
 

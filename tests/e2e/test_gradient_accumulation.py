@@ -243,20 +243,65 @@ def test_router_losses_are_those_of_microbatches(tmp_path):
     check(trained(tmp_path, STEPS, lr=0.1), module, expected)
 
 
-def test_dropout_draws_for_each_microbatch(tmp_path):
-    """Of two equal halves of a batch, the first has the masks of a batch of its own, the second others."""
-    half = rows(Drops, 2)
+class Random(Scores):
+    """Dropouts over [batch, tokens, width], over [batch·heads, tokens, tokens], and inside attention; other random operators."""
+
+    def scores(self, x):
+        hidden = functional.dropout(self.body(x), 0.2, self.training)
+        heads = hidden.view(-1, x.shape[1], 4, 8).transpose(1, 2)
+        attended = functional.scaled_dot_product_attention(heads, heads, heads, dropout_p=0.1)
+        joined = heads.reshape(-1, x.shape[1], 8)
+        weights = functional.dropout(functional.softmax(joined @ joined.transpose(1, 2), -1), 0.3, self.training)
+        attended = attended + (weights @ joined).view_as(heads)
+        hidden = hidden + attended.transpose(1, 2).reshape(hidden.shape)
+        # The depth of a residual, noise, a relaxed choice.
+        hidden = hidden * torch.rand(x.shape[0], 1, 1).add(0.7).floor() + 0.1 * torch.randn_like(hidden)
+        scores = self.head(hidden)
+        return scores - 0.1 * torch.empty_like(scores).exponential_().log()
+
+    def forward(self, x, labels):
+        return {"loss": functional.cross_entropy(self.scores(x).flatten(0, 1), labels.flatten())}
+
+
+class RandomStrided(Scores):
+    """Numbers in the layout of a transposed value, with probabilities in a tensor."""
+
+    def scores(self, x):
+        hidden = self.body(x)
+        turned = hidden.transpose(1, 2)
+        kept = torch.rand_like(turned).gt(0.2).to(x.dtype).transpose(1, 2).view(x.shape[0], -1).view_as(hidden)
+        return self.head(hidden * kept + torch.bernoulli(torch.full_like(hidden, 0.3)))
+
+    def forward(self, x, labels):
+        return {"loss": functional.cross_entropy(self.scores(x).flatten(0, 1), labels.flatten())}
+
+
+class RandomLstm(Scores):
+    """Inside the layer, samples are the second dimension."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.LSTM(8, 32, num_layers=2, dropout=0.5, batch_first=True)
+
+    def forward(self, x, labels):
+        return {"loss": functional.cross_entropy(self.head(self.body(x)[0]).flatten(0, 1), labels.flatten())}
+
+
+@pytest.mark.parametrize("model, kinds", [(Random, ["bernoulli", "normal", "uniform"]), (RandomLstm, ["bernoulli"]),
+                                          (RandomStrided, ["uniform"])])
+def test_random_numbers_are_those_of_the_whole_batch(model, kinds, tmp_path):
+    """At every number of micro-batches; other ones in each step, and by each seed."""
+    prepare(model, tmp_path, [batch(4, 0, ignored=0.0)])
     losses = {}
-    for name, options in (("half", ()), ("whole", ("--microbatches", 2))):
-        folder = tmp_path / name
-        folder.mkdir()
-        data = half if name == "half" else {key: torch.cat([tensor, tensor]) for key, tensor in half.items()}
-        files.write(tracing.trace(made(Drops), data, train=True), str(folder / "model.pt"))
-        save_file(data, folder / "data.safetensors")
-        compiled(folder, *options)
-        losses[name] = [trained(folder, 3)[0]["losses"] for _ in range(2)]
-    assert losses["half"][0] == losses["half"][1] and losses["whole"][0] == losses["whole"][1]
-    assert losses["half"][0][0] != losses["whole"][0][0]
+    for count in (1, 2, 3, 4):
+        done = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--microbatches", count,
+                      "-o", "model.plan", cwd=tmp_path)
+        notes = [line.split()[1] for line in done.out.splitlines() if "draws random numbers" in line]
+        assert sorted(notes) == [f"random.{kind}" for kind in kinds]
+        losses[count] = trained(tmp_path, 3)[0]["losses"]
+    assert all(found == pytest.approx(losses[1], rel=1e-6) for found in losses.values())
+    assert trained(tmp_path, 3)[0]["losses"] == losses[4]
+    assert trained(tmp_path, 1, "--seed", 1)[0]["losses"][0] != losses[4][0]
 
 
 @pytest.mark.parametrize("options", [(), ("--clip-norm", "0.3"), ("--optimizer", "sgd")])

@@ -258,7 +258,7 @@ def test_random_numbers_are_refused(how, tmp_path):
     compiled(tmp_path, how)
     done = cleave("verify", "model.plan", "--model", "model.pt", cwd=tmp_path, status=1)
     assert done.err.count("error: ") == 1 and "DIFFERENT" not in done.out
-    assert "found a model that draws random numbers (aten" in done.err and "trace it with dropout probabilities of 0" in done.err
+    assert "found a model that draws random numbers (" in done.err and "trace it with dropout probabilities of 0" in done.err
     done = compiled(tmp_path, how, "--verify", status=1)
     assert "found a model that draws random numbers" in done.err
 

@@ -19,6 +19,7 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 300  # for one architecture
 RATE = 1e-4  # of learning
+MEMORY = 0.03  # that a predicted peak may be off
 # Fields of configurations that are probabilities of leaving something out.
 RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdrop|survival")
 OFF = ("apply_spec_augment", "output_router_logits")
@@ -77,6 +78,10 @@ def summary(entries):
                 groups[re.sub(r"[\w.]*\d[\w.,]*|'[^']*'", "N", entry["reason"])].append(entry)
         for group in sorted(groups.values(), key=len, reverse=True):
             lines.append(f"{step}, {len(group)}: {group[0]['reason']} ({', '.join(entry['name'] for entry in group[:6])})")
+    ratios = sorted((entry["predicted_bytes"] / entry["measured_bytes"], entry["name"]) for entry in entries
+                    if entry.get("predicted_bytes"))
+    wrong = [f"{name} {ratio:.2f}" for ratio, name in ratios if abs(ratio - 1) > MEMORY]
+    lines.append(f"peak bytes within {MEMORY:.0%}: {len(ratios) - len(wrong)} of {len(ratios)}" + "".join(f", {one}" for one in wrong))
     return "\n".join(lines)
 
 
@@ -113,10 +118,11 @@ def checked(name, options):
                       "--lr", str(RATE), "--json")
         if done.returncode:
             return {"step": "run", "reason": error_of(done)}
-        reason = difference_of_losses(json.loads(done.stdout)["losses"], original, example)
+        report = json.loads(done.stdout)
+        reason, memory = difference_of_losses(report["losses"], original, example), peaks(cleave, report)
         shutil.rmtree(folder)
-        return {"step": "compare", "reason": reason}
-    done = cleave("run", "plan", "--inputs", path.with_suffix(".inputs.safetensors"), "--outputs", "found.safetensors")
+        return {"step": "compare", "reason": reason, **memory}
+    done = cleave("run", "plan", "--inputs", path.with_suffix(".inputs.safetensors"), "--outputs", "found.safetensors", "--json")
     if done.returncode:
         return {"step": "run", "reason": error_of(done)}
     from safetensors.torch import load_file
@@ -124,8 +130,15 @@ def checked(name, options):
     reason = difference(load_file(folder / "found.safetensors"), expected, original, example)
     if reason and "random numbers" in compiled.stdout:
         reason = "draws random numbers: " + reason
+    memory = peaks(cleave, json.loads(done.stdout))
     shutil.rmtree(folder)
-    return {"step": "compare", "reason": reason}
+    return {"step": "compare", "reason": reason, **memory}
+
+
+def peaks(cleave, report):
+    """Bytes of the device, as the plan predicts them and as they were measured."""
+    predicted = json.loads(cleave("inspect", "plan", "--json").stdout)["stages"][0]["predicted_peak_bytes"]
+    return {"predicted_bytes": predicted, "measured_bytes": report["devices"][0]["peak_bytes"]}
 
 
 def error_of(done):

@@ -25,8 +25,10 @@ static std::pair<std::string, std::string> constantText(const std::string &opera
     return {"none", "unit"};
   if (operand == "true" || operand == "false")
     return {"i1", operand};
-  if (operand[0] == '[')
-    return {"!cleave.list<i64>", operand};
+  if (operand[0] == '[') {
+    const bool isFlags = operand.starts_with("[true") || operand.starts_with("[false");
+    return {isFlags ? "!cleave.list<i1>" : "!cleave.list<i64>", operand};
+  }
   if (operand[0] == '"')
     return {"!cleave.str", operand};
   bool isFloat = operand.find('.') != std::string::npos;

@@ -93,7 +93,8 @@ static std::string gradientPasses(const GradientOptions &options, StringRef batc
     chosen.push_back("trainable=" + llvm::join(options.trainable, ","));
   passes += "differentiate" + (chosen.empty() ? "" : "{" + llvm::join(chosen, " ") + "}");
   if (options.update)
-    passes += "," + updatePass(*options.update) + ",infer-types";
+    passes += ",key-random" + (batch.empty() ? "" : "{batch=" + batch.str() + "}") + "," +
+              updatePass(*options.update) + ",infer-types";
   passes += ",fold-sizes,canonicalize,cse,infer-types";
   // Last: cse would merge what is computed again with the forward pass.
   if (options.recompute == std::vector<std::string>{"full"})

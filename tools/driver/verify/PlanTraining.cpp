@@ -1,6 +1,7 @@
 //===- PlanTraining.cpp ---------------------------------------------------===//
 #include "tools/driver/verify/PlanTraining.h"
 #include "ir/autograd/AddOptimizer.h"
+#include "ir/autograd/StepInputs.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"
@@ -79,7 +80,9 @@ static bool findLeaves(const plan::Signature &signature, PlanTraining &training)
   auto hasName = [](llvm::StringRef name) { return [name](auto &output) { return output->name == name; }; };
   training.inputTree = signature.input_tree.get();
   // Each added input wraps the former tree.
-  for (int i = 0; i < 2; ++i) {
+  const auto added =
+      llvm::count_if(signature.inputs, [](auto &input) { return isStepInputRole(input->role); });
+  for (int64_t i = 0; i < added; ++i) {
     const plan::Tree &tree = *training.inputTree;
     auto inner = llvm::find(tree.keys, "inputs");
     if (tree.kind != plan::TreeKind::Dict || inner == tree.keys.end())

@@ -1,7 +1,7 @@
 //===- VerifyInputs.cpp ---------------------------------------------------===//
 #include "tools/driver/verify/VerifyInputs.h"
 #include "codegen/plan/DimExpr.h"
-#include "ir/autograd/AddOptimizer.h"
+#include "ir/autograd/StepInputs.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/exchange/SignatureInputs.h"
@@ -20,15 +20,28 @@ std::string inputsBeside(llvm::StringRef model) {
   return isThere ? path : "";
 }
 
+/// What an input of a training step is where nobody gives it: 0, and the indices of the traced samples.
+static at::Tensor stepInput(const plan::Input &input, llvm::ArrayRef<int64_t> traced) {
+  std::vector<int64_t> shape;
+  for (auto &dim : input.type->dims)
+    shape.push_back(plan::evaluate(*dim, traced).value_or(1));
+  const auto dtype = *runtime::scalarTypeOf(input.type->dtype);
+  return input.role == kSampleIndexRole && shape.size() == 1 && dtype == at::kLong
+             ? at::arange(shape[0], dtype)
+             : at::zeros(shape, dtype);
+}
+
 llvm::Expected<Inputs> readInputs(const plan::Signature &signature, const std::string &path) {
   auto tensors = runtime::readTensors(path);
   if (!tensors)
     return tensors.takeError();
-  for (auto &input : signature.inputs) {
-    const bool isOfStep = input->role == kLearningRateRole || input->role == kStepRole;
-    if (isOfStep && llvm::none_of(*tensors, [&](auto &tensor) { return tensor.name == input->name; }))
-      tensors->push_back({input->name, at::zeros({})});
-  }
+  std::vector<int64_t> traced;
+  for (auto &symbol : signature.symbols)
+    traced.push_back(symbol->traced);
+  for (auto &input : signature.inputs)
+    if (isStepInputRole(input->role) &&
+        llvm::none_of(*tensors, [&](auto &tensor) { return tensor.name == input->name; }))
+      tensors->push_back({input->name, stepInput(*input, traced)});
   return runtime::matchInputs(signature, *tensors, path);
 }
 

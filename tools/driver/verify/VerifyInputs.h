@@ -20,7 +20,7 @@ using Inputs = std::vector<at::Tensor>;
 std::string inputsBeside(llvm::StringRef model);
 
 /// Reads a safetensors file. It need not have the inputs that a training step adds to the model's
-/// (`learning_rate`, `step`), which are then 0.
+/// (ir/autograd/StepInputs.h), which are then 0, and 0, 1, … for the samples.
 llvm::Expected<Inputs> readInputs(const plan::Signature &signature, const std::string &path);
 
 /// Generates inputs of the traced sizes: numbers in [0, 1); zeros and ones for integers, which are valid
