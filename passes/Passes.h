@@ -3,6 +3,7 @@
 #define CLEAVE_PASSES_PASSES_H
 
 #include "ir/Cleave.h"
+#include "ir/autograd/Recompute.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

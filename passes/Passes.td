@@ -267,10 +267,24 @@ def Recompute : Pass<"recompute", "::mlir::func::FuncOp"> {
     %again = aten.tanh(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
     %3 = aten.cos(%again) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
     ```
-    Each module whose path matches is computed again as a whole, in front of its backward pass; without patterns, each item of a
-    list of modules (`h.3`). What it takes from other modules, and random numbers of generators, are kept.
+    Forward operations of a matching module whose results its backward pass reads are cloned in front of that backward pass,
+    with what they need from the module. Without patterns, each item of the outermost list of modules (`h.3`) is one segment.
+    Saved are inputs of a segment, values that the backward pass of another segment reads, and results of operators that draw
+    from a generator.
+
+    `kind=selective` recomputes attention scores and what is made of them alone. `kind=minimum-cut` recomputes what is cheap
+    (all but contractions and random numbers), so that the fewest bytes are saved; what is in no list of modules is a segment,
+    too.
   }];
-  let options = [ListOption<"modules", "modules", "std::string", "paths of modules, with * and ?">];
+  let options = [
+    ListOption<"modules", "modules", "std::string", "paths of modules, with * and ?">,
+    Option<"kind", "kind", "::cleave::RecomputeKind", "::cleave::RecomputeKind::Full", "what is recomputed of a module", [{
+      ::llvm::cl::values(
+        clEnumValN(::cleave::RecomputeKind::Full, "full", "all activations"),
+        clEnumValN(::cleave::RecomputeKind::Selective, "selective", "attention cores"),
+        clEnumValN(::cleave::RecomputeKind::MinimumCut, "minimum-cut", "cheap activations, so that the fewest bytes are saved"))
+    }]>
+  ];
 }
 
 def AnnotateSharding : Pass<"annotate-sharding", "::mlir::ModuleOp"> {

@@ -1,4 +1,4 @@
-//===- Recompute.cpp - Computes activations again -------------------------===//
+//===- Recompute.cpp - Activation recomputation ---------------------------===//
 #include "ir/autograd/Recompute.h"
 #include "ir/OperatorDialect.h"
 #include "passes/NamePatterns.h"
@@ -11,6 +11,9 @@ namespace cleave {
 
 #define GEN_PASS_DEF_RECOMPUTE
 #include "passes/Passes.h.inc"
+
+/// Segment of what is in no list of modules, such as embeddings and the loss.
+static constexpr llvm::StringLiteral kOutsideLists = "<outside lists>";
 
 namespace {
 struct Recompute : impl::RecomputeBase<Recompute> {
@@ -34,12 +37,14 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     std::string example;
     auto segmentOf = [&](StringRef path) {
       example = path.size() > example.size() ? path.str() : example;
-      const std::string segment =
+      std::string segment =
           patterns->empty() ? moduleListItemSegment(path) : shortestMatchingPrefix(*patterns, path);
       isFound |= !segment.empty();
+      if (segment.empty() && patterns->empty() && kind != RecomputeKind::Full)
+        segment = kOutsideLists;
       return segment;
     };
-    if (failed(recompute(getOperation(), segmentOf)))
+    if (failed(recompute(getOperation(), kind, segmentOf)))
       return signalPassFailure();
     if (!isFound) {
       getOperation().emitError() << "modules to recompute: found \"" << llvm::join(modules, "\", \"")

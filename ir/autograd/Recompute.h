@@ -14,15 +14,25 @@ using SegmentFn = std::function<std::string(llvm::StringRef path)>;
 /// Each item of a ModuleList is a segment (`h.3`, for `h.3.mlp`).
 std::string moduleListItemSegment(llvm::StringRef path);
 
-/// Activation recomputation (checkpointing; Chen et al. 2016). Clones the forward operations of each segment
-/// in front of the first backward operation of that segment that reads them, in place of saving their
-/// results. Saved for the backward pass are inputs of a segment, values that backward operations of other
-/// segments read, and results of random operators. Run it after passes that merge equal operations (CSE),
-/// which would undo it.
+/// What is recomputed of a segment, and not saved.
+enum class RecomputeKind {
+  /// All activations (Chen et al. 2016).
+  Full,
+  /// Attention cores alone (Korthikanti et al. 2022); see attentionCores.
+  Selective,
+  /// Activations that are cheap to compute, chosen so that the fewest bytes are saved: results of known
+  /// operators other than contractions and random ones. See recomputedByMinimumCut.
+  MinimumCut,
+};
+
+/// Activation recomputation (checkpointing). Clones forward operations in front of the first backward
+/// operation of their segment that reads them, in place of saving their results. Saved for the backward pass
+/// are inputs of a segment, values that backward operations of other segments read, and results of operators
+/// that draw from a generator. Run it after passes that merge equal operations (CSE), which would undo it.
 ///
 /// Operations after the loss (kLossAttr) are the backward pass. Fails with a diagnostic if no result is
 /// marked as the loss.
-mlir::LogicalResult recompute(mlir::func::FuncOp function, const SegmentFn &segmentOf);
+mlir::LogicalResult recompute(mlir::func::FuncOp function, RecomputeKind kind, const SegmentFn &segmentOf);
 
 } // namespace cleave
 

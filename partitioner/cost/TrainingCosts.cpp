@@ -1,10 +1,11 @@
 //===- TrainingCosts.cpp - Costs of a training step -----------------------===//
 #include "partitioner/cost/TrainingCosts.h"
 #include "ir/ModuleList.h"
+#include "ir/UsedValues.h"
+#include "ir/semantics/AttentionCores.h"
 #include "ir/semantics/Backward.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "ir/UsedValues.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -100,50 +101,15 @@ void TrainingCosts::findBlocks() {
   });
 }
 
-static bool isContraction(Operation *op) {
-  auto call = dyn_cast_or_null<OperatorOp>(op);
-  return call && semanticsOf(call.getName()).isContraction;
-}
-
-/// A contraction of two values that both depend on the request.
-static bool isInnerProduct(Operation *op, const GradientFlow &flow) {
-  return isContraction(op) && flow.isDifferentiated(op) &&
-         llvm::count_if(op->getOperands(), [&](Value operand) { return flow.dependsOnInputs(operand); }) >
-             1 &&
-         llvm::none_of(op->getOperands(), [&](Value operand) { return flow.isWeight(operand); });
-}
-
-/// Marks operations between the value and contractions without weights.
-bool TrainingCosts::leadsToCore(Value value, Segment core, llvm::DenseSet<Operation *> &seen) {
-  Operation *op = value.getDefiningOp();
-  if (!op || !isa<OperatorOp>(op) || collectiveOf(op))
-    return false;
-  if (auto known = notSaved.find(op); known != notSaved.end())
-    return known->second == core;
-  if (!seen.insert(op).second)
-    return false;
-  bool leads = isInnerProduct(op, flow);
-  if (!isContraction(op))
-    for (Value operand : op->getOperands())
-      leads |= leadsToCore(operand, core, seen);
-  if (leads)
-    recomputed[op] = notSaved[op] = core;
-  return leads;
-}
-
 void TrainingCosts::findCores() {
-  Segment core = 0;
-  function.walk([&](OperatorOp op) {
-    if (!isInnerProduct(op, flow))
-      return;
-    bool leads = false;
-    llvm::DenseSet<Operation *> seen;
-    for (Value operand : op->getOperands())
-      leads |= leadsToCore(operand, core, seen);
-    // As in Megatron-LM, the second contraction is recomputed, too.
-    if (leads)
-      recomputed[op] = core++;
-  });
+  SmallVector<Operation *> operations;
+  function.walk([&](OperatorOp op) { operations.push_back(op); });
+  for (auto [segment, core] : llvm::enumerate(attentionCores(operations, flow))) {
+    for (Operation *op : core.operations)
+      recomputed[op] = notSaved[op] = segment;
+    // As in Megatron-LM, the last contraction is recomputed, too.
+    recomputed[core.last] = segment;
+  }
 }
 
 std::optional<TrainingCosts::Segment> TrainingCosts::segmentOf(Operation *op) const {

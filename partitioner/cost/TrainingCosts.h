@@ -109,7 +109,7 @@ private:
   void findGradientAllReduces();
   /// Full recomputation: finds the items of module lists.
   void findBlocks();
-  /// Selective recomputation: finds attention cores, the operations between two contractions without weights.
+  /// Selective recomputation: finds attention cores.
   void findCores();
 
   double shareOf(mlir::Operation *op) const;
@@ -127,7 +127,6 @@ private:
   void holdEntering(mlir::Operation *op, Holdings &holdings) const;
   void addWeight(mlir::Value value, TrainingStageCost &cost, double &moved) const;
   std::vector<int64_t> addWeights(llvm::ArrayRef<mlir::Operation *> ops, TrainingStageCost &cost) const;
-  bool leadsToCore(mlir::Value value, Segment core, llvm::DenseSet<mlir::Operation *> &seen);
 
   mlir::func::FuncOp function;
   ExampleShapes shapes;

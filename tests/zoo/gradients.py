@@ -1,11 +1,13 @@
 """Gradients of every architecture that PyTorch can trace in training mode, small, against the module's by PyTorch's autograd.
 
 Each has its dropouts at 0 and a loss of all its outputs, is traced and compiled with --gradients in a process of its own, and is
-run. What came of it is one JSON line a model in WORK/gradients.jsonl; what is there already is not done again.
+run: as traced, and with the batch and the lengths of texts named, at two sizes that were not traced. What came of it is one JSON
+line a model in WORK/gradients.jsonl; what is there already is not done again.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import copy
 import functools
 import inspect
@@ -19,6 +21,7 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 300  # for one architecture
 RATE = 1e-4  # of learning
+SIZES = ((3, -5), (5, 7))  # two batches that are not traced, with what is added to each length
 MEMORY = 0.03  # that a predicted peak may be off
 # Fields of configurations that are probabilities of leaving something out.
 RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdrop|survival")
@@ -32,6 +35,7 @@ def parse():
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="architectures by name")
     parser.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat results that match")
     parser.add_argument("--steps", type=int, metavar="N", help="train N steps of AdamW, and compare losses rather than gradients")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at the same time")
     parser.add_argument("--limit", type=int, metavar="N", help="models at most")
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -50,28 +54,37 @@ def main():
     import architectures
 
     names = [name for name in architectures.names() if options.only.search(name)]
-    due = [name for name in names if name not in known or options.again and options.again.search(known[name])]
-    for count, name in enumerate(due[:options.limit], 1):
-        command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work,
-                   *(["--steps", str(options.steps)] if options.steps else [])]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-            found = json.loads(done.stdout.splitlines()[-1]) if not done.returncode else {
-                "step": "trace", "reason": f"ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1][:200]}"}
-        except subprocess.TimeoutExpired:
-            found = {"step": "trace", "reason": f"more than {SECONDS} s"}
-        line = json.dumps({"name": name, **found})
-        known[name] = line
-        with open(results, "a") as file:
-            print(line, file=file)
-        print(f"{count}/{len(due)} {name}: {found['reason'] or 'ok'}", flush=True)
+    due = [name for name in names if name not in known or options.again and options.again.search(known[name])][:options.limit]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for count, (name, found) in enumerate(pool.map(functools.partial(in_process, options), due), 1):
+            known[name] = json.dumps({"name": name, **found})
+            with open(results, "a") as file:
+                print(known[name], file=file)
+            print(f"{count}/{len(due)} {name}: {found['reason'] or 'ok'}", flush=True)
     print(summary([json.loads(line) for line in known.values()]))
+
+
+def in_process(options, name):
+    """The name, and what came of it in a process of its own."""
+    command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work,
+               *(["--steps", str(options.steps)] if options.steps else [])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return name, {"step": "trace", "reason": f"more than {SECONDS} s"}
+    if done.returncode:
+        return name, {"step": "trace", "reason": f"ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1][:200]}"}
+    return name, json.loads(done.stdout.splitlines()[-1])
 
 
 def summary(entries):
     steps = collections.Counter(entry["step"] if entry["reason"] else "same" for entry in entries)
     lines = [", ".join(f"{step}: {count}" for step, count in steps.items())]
-    for step in ("compile", "run", "compare"):
+    named = collections.Counter(" and ".join(entry["named"]) or "nothing" for entry in entries if "named" in entry)
+    lines += [f"same at other sizes, {count}: {names} named" for names, count in named.items()]
+    fixed = collections.Counter(reason for entry in entries for reason in entry.get("fixed", ()))
+    lines += [f"fixed, {count}: {reason}" for reason, count in fixed.most_common(20)]
+    for step in ("compile", "run", "compare", "sizes"):
         groups = collections.defaultdict(list)
         for entry in entries:
             if entry["reason"] and entry["step"] == step:
@@ -131,8 +144,77 @@ def checked(name, options):
     if reason and "random numbers" in compiled.stdout:
         reason = "draws random numbers: " + reason
     memory = peaks(cleave, json.loads(done.stdout))
-    shutil.rmtree(folder)
-    return {"step": "compare", "reason": reason, **memory}
+    sizes = {} if reason else at_other_sizes(cleave, path, original, example, trace.inputs)
+    if not sizes.get("reason"):
+        shutil.rmtree(folder)
+    return {"step": "compare", "reason": reason, **memory, **sizes}
+
+
+def at_other_sizes(cleave, path, module, example, inputs):
+    """The dimensions that can be named, why others cannot, and a gradient that differs at sizes that were not traced."""
+    from safetensors.torch import load_file, save_file
+
+    given, refusals = path.with_name("given.safetensors"), []
+    for dimensions in ways_to_name(inputs):
+        names = sorted({name for found in dimensions.values() for name in found if name != "_"})
+        try:
+            examples = [(values, resized(example, inputs, values)) for values in resized_inputs(inputs, dimensions)]
+            expected = [gradients(module, again) for _, again in examples]
+        except Exception as error:
+            refusals.append(f"the model, {type(error).__name__}: {error}".splitlines()[0][:200])
+            continue
+        options = [word for name, found in dimensions.items() for word in ("--dynamic", f"{name}={','.join(found)}")]
+        done = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"), "--gradients", *options, "-o", "plan")
+        if done.returncode:
+            refusals.append(error_of(done))
+            continue
+        for (values, again), wanted in zip(examples, expected):
+            save_file({name: value.contiguous() for name, value in values.items()}, given)
+            done = cleave("run", "plan", "--inputs", given, "--outputs", "found.safetensors")
+            if done.returncode:
+                refusals.append(error_of(done))
+                break
+            different = difference(load_file(path.with_name("found.safetensors")), wanted, module, again)
+            if different:
+                shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in values.items())
+                return {"step": "sizes", "reason": f"at {shapes}: {different}", "named": names, "fixed": refusals}
+        else:
+            return {"named": names, "fixed": refusals}
+    return {"named": [], "fixed": refusals}
+
+
+def ways_to_name(inputs):
+    """Names of dimensions by input: the batch and the lengths of integer inputs, or the batch alone."""
+    batch = next(iter(inputs.values())).shape[:1]
+    batched = {name: ["batch", *["_"] * (value.dim() - 1)] for name, value in inputs.items() if value.shape[:1] == batch != ()}
+    texts = {name: ["batch", f"length{value.size(1)}"] for name, value in inputs.items()
+             if name in batched and value.dim() == 2 and not value.is_floating_point()}
+    return [found for found in ({**batched, **texts} if texts else {}, batched) if found]
+
+
+def resized_inputs(inputs, dimensions):
+    """The inputs at each of SIZES: rows and columns of the example, again from the first where there are more."""
+    import torch
+
+    for batch, more in SIZES:
+        found = dict(inputs)
+        for name, names in dimensions.items():
+            for dim, kind in enumerate(names):
+                if kind != "_":
+                    size = found[name].size(dim)
+                    index = torch.arange(batch if kind == "batch" else size + more) % size
+                    found[name] = found[name].index_select(dim, index)
+        yield found
+
+
+def resized(example, inputs, values):
+    """An example with other values for the inputs that were traced."""
+    if isinstance(example, dict):
+        return {**example, **values}
+    example = (example,) if not isinstance(example, tuple) else example
+    if len(example) != len(inputs):
+        raise ValueError("an input of several tensors")
+    return tuple(values[name] for name in inputs)
 
 
 def peaks(cleave, report):
@@ -194,7 +276,7 @@ def leave_nothing_out(functional):
 
 def without_dropout(module):
     for part in module.modules():
-        if "Drop" in type(part).__name__:
+        if "Drop" in type(part).__name__ or "StochasticDepth" in type(part).__name__:
             for key in ("p", "drop_prob", "drop_p"):
                 if isinstance(getattr(part, key, None), float):
                     setattr(part, key, 0.0)
@@ -252,7 +334,7 @@ def difference(found, expected, module, example):
         if error <= 1e-5 * float(gradient.abs().max()) + 1e-6 * largest:
             continue
         if exact is None:
-            exact = gradients(module.double(), doubled(example))
+            exact = gradients(copy.deepcopy(module).double(), doubled(example))
         best, own = exact[name], float((gradient - exact[name]).abs().max())
         if not float((got - best).abs().max()) <= 3 * own:
             return f"{name} differs by {error:.2g} of {float(gradient.abs().max()):.2g}, PyTorch from float64 by {own:.2g}"

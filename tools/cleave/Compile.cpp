@@ -114,8 +114,10 @@ static void addGradientOptions(CLI::App *command, GivenGradients &given) {
   repeatable(command->add_option("--trainable", given.options.trainable,
                                  "Parameters that are trained, with * and ? (all)"))
       ->type_name("PATTERN");
-  repeatable(command->add_option("--recompute", given.options.recompute,
-                                 "Modules whose activations are recomputed, with * and ?; full: each layer"))
+  repeatable(
+      command->add_option(
+          "--recompute", given.options.recompute,
+          "Activations recomputed: of modules, with * and ?; of each layer (full); selective, minimum-cut"))
       ->type_name("PATTERN");
   command
       ->add_option("--optimizer", given.update.optimizer,

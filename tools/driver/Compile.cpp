@@ -151,13 +151,15 @@ llvm::Error Compilation::chooseRecomputation() {
   auto recomputed = chooseRecomputed(silent, source, context, shape);
   if (!recomputed)
     return recomputed.takeError();
-  if (isChosen && !recomputed->empty())
-    report.notes.push_back(llvm::formatv("to fit the device's memory, the backward pass recomputes activations of "
-                                         "{0}{1}",
-                                         recomputed->front(),
-                                         recomputed->size() == 1 ? std::string()
-                                                                 : " to " + recomputed->back() + " (" +
-                                                                       std::to_string(recomputed->size()) + " modules)"));
+  if (isChosen && !recomputed->empty()) {
+    std::string chosen = "what is cheap (minimum-cut)";
+    if (const size_t modules = recomputed->size() - 1; modules == 1)
+      chosen += ", and activations of " + recomputed->back();
+    else if (modules > 1)
+      chosen += llvm::formatv(", and activations of {0} to {1} ({2} modules)", (*recomputed)[1],
+                              recomputed->back(), modules);
+    report.notes.push_back("to fit the device's memory, the backward pass recomputes " + chosen);
+  }
   options.gradients->recompute = silent.gradients->recompute = std::move(*recomputed);
   return llvm::Error::success();
 }
@@ -360,8 +362,9 @@ void Compilation::describe() {
                         report.microbatches * uint64_t(report.dp),
                         report.dp > 1 ? " of all data-parallel ranks" : "", samples));
   if (options.gradients && options.gradients->update && !source.isInTrainingMode)
-    report.notes.push_back("the model was saved in evaluation mode: dropouts are off, and batch norms keep their "
-                           "statistics; trace it with cleave-trace --train, or after .train()");
+    report.notes.push_back(
+        "the model was saved in evaluation mode: dropouts are off, and batch norms keep their "
+        "statistics; trace it with cleave-trace --train, or after .train()");
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");

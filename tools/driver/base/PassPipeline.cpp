@@ -97,10 +97,18 @@ static std::string gradientPasses(const GradientOptions &options, StringRef batc
               updatePass(*options.update) + ",infer-types";
   passes += ",fold-sizes,canonicalize,cse,infer-types";
   // Last: cse would merge what is computed again with the forward pass.
-  if (options.recompute == std::vector<std::string>{"full"})
-    passes += ",recompute";
-  else if (!options.recompute.empty())
-    passes += ",recompute{modules=" + llvm::join(options.recompute, ",") + "}";
+  std::vector<std::string> modules;
+  std::string kinds;
+  for (const std::string &choice : options.recompute)
+    if (choice == "full")
+      kinds = ",recompute" + kinds;
+    else if (llvm::is_contained({"selective", kMinimumCut}, choice))
+      kinds += ",recompute{kind=" + choice + "}";
+    else
+      modules.push_back(choice);
+  if (!modules.empty())
+    passes += ",recompute{modules=" + llvm::join(modules, ",") + "}";
+  passes += kinds;
   return passes;
 }
 

@@ -8,16 +8,17 @@
 namespace cleave {
 
 using llvm::Expected;
-using Modules = std::vector<std::string>;
+/// As GradientOptions::recompute.
+using Choice = std::vector<std::string>;
 
 /// The items of lists of modules, in the order in which the model calls them.
-static Modules moduleListItems(mlir::ModuleOp model) {
+static std::vector<std::string> moduleListItems(mlir::ModuleOp model) {
   llvm::SetVector<llvm::StringRef> items;
   model.walk([&](OperatorOp op) {
     if (llvm::StringRef item = moduleListItem(modulePath(op)).second; !item.empty())
       items.insert(item);
   });
-  Modules names;
+  std::vector<std::string> names;
   for (llvm::StringRef item : items)
     names.push_back(item.str());
   return names;
@@ -33,11 +34,11 @@ public:
     this->shape.memoryGiven.reset();
     this->shape.memoryOfDevices.clear();
   }
-  Expected<Modules> run();
+  Expected<Choice> run();
 
 private:
   /// Predicted bytes at the peak of a step.
-  Expected<int64_t> peakOf(const Modules &recomputed) const;
+  Expected<int64_t> peakOf(const Choice &recomputed) const;
   llvm::Error tooLittle(int64_t peak, llvm::StringRef remedy) const;
 
   const CompileOptions &options;
@@ -48,7 +49,7 @@ private:
 };
 } // namespace
 
-Expected<int64_t> RecomputeSearch::peakOf(const Modules &recomputed) const {
+Expected<int64_t> RecomputeSearch::peakOf(const Choice &recomputed) const {
   CompileOptions tried = options;
   tried.emitIr.clear();
   tried.gradients->recompute = recomputed;
@@ -64,40 +65,46 @@ llvm::Error RecomputeSearch::tooLittle(int64_t peak, llvm::StringRef remedy) con
                                  " (--device-memory " + llvm::Twine(peak) + "B)");
 }
 
-Expected<Modules> RecomputeSearch::run() {
-  const Modules &given = options.gradients->recompute;
+Expected<Choice> RecomputeSearch::run() {
+  const Choice &given = options.gradients->recompute;
   auto peak = peakOf(given);
   if (!peak)
     return peak.takeError();
   if (*peak <= limit)
     return given;
   if (!given.empty())
-    return tooLittle(*peak,
-                     "leave out --recompute, so that modules are chosen, or use a device with more memory");
-  const Modules items = moduleListItems(source.model.module.get());
-  if (items.empty())
-    return tooLittle(*peak, "name modules to recompute (--recompute), use a smaller batch or more memory");
-  auto least = peakOf(items);
+    return tooLittle(
+        *peak, "leave out --recompute, so that activations are chosen, or use a device with more memory");
+  const std::vector<std::string> items = moduleListItems(source.model.module.get());
+  auto cheapAndFirst = [&](size_t count) {
+    Choice choice{kMinimumCut};
+    choice.insert(choice.end(), items.begin(), items.begin() + count);
+    return choice;
+  };
+  auto least = peakOf(cheapAndFirst(items.size()));
   if (!least)
     return least.takeError();
   if (*least > limit)
     return tooLittle(*least,
-                     "use a smaller batch, micro-batches, or more memory; activations of all items of "
-                     "its lists of modules are recomputed already");
+                     "use a smaller batch, micro-batches, or more memory; all activations that can be "
+                     "are recomputed already");
   // Bisection: the more items are recomputed, the fewer bytes wait for the backward pass.
-  size_t fits = items.size(), doesNotFit = 0;
-  while (fits - doesNotFit > 1) {
-    const size_t middle = (fits + doesNotFit) / 2;
-    auto found = peakOf(Modules(items.begin(), items.begin() + middle));
+  size_t begin = 0, fits = items.size();
+  while (begin < fits) {
+    const size_t middle = (begin + fits) / 2;
+    auto found = peakOf(cheapAndFirst(middle));
     if (!found)
       return found.takeError();
-    (*found <= limit ? fits : doesNotFit) = middle;
+    if (*found <= limit)
+      fits = middle;
+    else
+      begin = middle + 1;
   }
-  return Modules(items.begin(), items.begin() + fits);
+  return cheapAndFirst(fits);
 }
 
-Expected<Modules> chooseRecomputed(const CompileOptions &options, const ModelSource &source,
-                                   mlir::MLIRContext &context, const PipelineShape &shape) {
+Expected<Choice> chooseRecomputed(const CompileOptions &options, const ModelSource &source,
+                                  mlir::MLIRContext &context, const PipelineShape &shape) {
   std::optional<int64_t> limit;
   for (const std::optional<int64_t> &bytes : shape.memoryOfRanks())
     if (bytes)

@@ -10,10 +10,11 @@
 
 namespace cleave {
 
-/// Chooses modules for activation recomputation. Returns the user's choice, if given, or none if the step
-/// fits the memory of the device (`shape`). Otherwise the first N items of the model's lists of modules, with
-/// the smallest N that fits: backward reaches the first items last, so their activations would live longest.
-/// Each trial makes a plan. Fails if no choice fits; the message gives the memory needed.
+/// Chooses what activation recomputation recomputes (GradientOptions::recompute): the user's choice, if
+/// given; else nothing, if the step fits the memory of the device (`shape`); else what is cheap
+/// (kMinimumCut); else, besides, the first N items of the model's lists of modules, with the smallest N that
+/// fits: backward reaches the first items last, so their activations would live longest. Each trial makes a
+/// plan. Fails if no choice fits; the message gives the memory needed.
 llvm::Expected<std::vector<std::string>> chooseRecomputed(const CompileOptions &options,
                                                           const ModelSource &source,
                                                           mlir::MLIRContext &context,
