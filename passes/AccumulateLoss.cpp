@@ -71,24 +71,24 @@ private:
     return call(b, location, "aten.masked_fill.Scalar", {divisor, isZero, integer(b, location, 1)});
   }
 
-  /// NaN where a quotient of sums is no weighted mean: its divisor is negative, or it is 0 and the sum is
-  /// not.
+  /// The divisor of a quotient of sums in float32, or NaN where the quotient is no weighted mean (divisor
+  /// negative, or 0 with a sum that is not).
   Value checkedDivisor(OperatorOp quotient) {
     OpBuilder b(quotient);
     const Location location = quotient->getLoc();
     const Value sum = quotient->getOperand(0), divisor = quotient->getOperand(1),
                 zero = integer(b, location, 0);
-    const Value isLost = call(b, location, "aten.logical_and",
-                              {call(b, location, "aten.eq.Scalar", {divisor, zero}),
-                               call(b, location, "aten.ne.Scalar", {sum, zero})});
-    const Value isWrong =
-        call(b, location, "aten.logical_or", {call(b, location, "aten.lt.Scalar", {divisor, zero}), isLost});
+    const Value isUndefined = call(b, location, "aten.logical_and",
+                                   {call(b, location, "aten.eq.Scalar", {divisor, zero}),
+                                    call(b, location, "aten.ne.Scalar", {sum, zero})});
+    const Value isInvalid = call(b, location, "aten.logical_or",
+                                 {call(b, location, "aten.lt.Scalar", {divisor, zero}), isUndefined});
     const Value nan = b.create<ConstantOp>(location, b.getF64Type(), b.getF64FloatAttr(NAN));
-    return call(b, location, "aten.masked_fill.Scalar", {toFloat32(b, location, divisor), isWrong, nan});
+    return call(b, location, "aten.masked_fill.Scalar", {toFloat32(b, location, divisor), isInvalid, nan});
   }
 
-  /// Makes a weighted mean 0 where its normalizer is 0. Returns the normalizer.
-  Value avoidDivisionByZero(OperatorOp op) {
+  /// Rewrites a weighted mean, so that it is 0 where its normalizer is 0. Returns the normalizer.
+  Value makeZeroSafe(OperatorOp op) {
     OpBuilder b(op);
     const OpSemantics &semantics = semanticsOf(op.getName());
     if (!semantics.meanNormalizer) {
@@ -107,16 +107,22 @@ private:
     return divisor;
   }
 
-  /// The normalizer of a micro-batch, a float32 tensor of one element; null if the loss is a sum.
-  Value normalizerOf(const LossSplit &split, OpBuilder &b, Location location) {
+  /// The normalizer of a micro-batch, a float32 tensor of one element; null if the loss is a sum. Makes
+  /// weighted means zero-safe.
+  Value buildNormalizer(const LossSplit &split, OpBuilder &b, Location location) {
     const Value float32 = integer(b, location, *dtypeCodeOf(b.getF32Type()));
     if (split.reduction == Reduction::Mean) {
       const Value samples = b.create<SizeOp>(location, batch), absent = none(b, location);
       return call(b, location, "aten.full", {noSizes(b, location), samples, float32, absent, absent, absent});
     }
     Value normalizer;
-    for (Operation *mean : split.weightedMeans)
-      normalizer = avoidDivisionByZero(OperatorOp(mean));
+    for (Operation *mean : split.weightedMeans) {
+      const Value own = makeZeroSafe(OperatorOp(mean));
+      // All have the same normalizer (LossSplit), but a check of each may have made it NaN, and 0 · NaN is
+      // NaN.
+      normalizer =
+          normalizer ? call(b, location, "aten.add.Tensor", {own, normalizer, integer(b, location, 0)}) : own;
+    }
     if (!normalizer)
       return {};
     normalizer = call(b, location, "aten.reshape", {normalizer, noSizes(b, location)});
@@ -134,7 +140,7 @@ private:
       inexact.push_back(b.getStringAttr(each.describe()));
     if (!inexact.empty())
       function->setAttr(kInexactLossAttr, b.getArrayAttr(inexact));
-    const Value normalizer = normalizerOf(split, b, location);
+    const Value normalizer = buildNormalizer(split, b, location);
     if (!normalizer)
       return;
     const Value term = call(b, location, "aten.mul.Tensor", {terminator->getOperand(index), normalizer});

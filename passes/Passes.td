@@ -217,9 +217,9 @@ def KeyRandom : Pass<"key-random", "::mlir::func::FuncOp"> {
       %rows = aten.mul.Scalar(%sample_index, %stride) : …
       %1 = random.bernoulli(%random_key, %stream, [%rows as a column, %columns], %p, %float32) : …
     ```
-    Each random call is a stream of its own; each element's number follows from key, stream and its index in the whole batch. So
-    numbers are the same for every number of micro-batches, when they are computed again, and on every device. Needs infer-types
-    afterwards.
+    Each random call is a stream of its own; each element's number follows from key, stream and its index in the whole batch.
+    Bernoulli and uniform numbers are the same bits for every number of micro-batches, when recomputed, and on every device;
+    normal and exponential ones are so up to rounding between devices. Needs infer-types afterwards.
   }];
   let options = [Option<"batch", "batch", "std::string", "\"\"", "dimension that micro-batches split; none if empty">];
   let dependentDialects = ["::cleave::CleaveDialect"];
@@ -235,7 +235,7 @@ def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
       return %loss, %dw : …
     // becomes
     func.func @forward(%x: tensor<4x8xf32>, %learning_rate: tensor<f32> {cleave.name = "learning_rate", …}, %step: tensor<f32> {cleave.name = "step", …})
-        -> (tensor<f32> {cleave.name = "loss"}, tensor<f32> {cleave.name = "grad_norm"}) {
+        -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<f32> {cleave.name = "grad_norm"}) {
       …
       cleave.accumulate "grad.w" %dw : tensor<16x8xf32>
       %sum = cleave.read_sum "grad.w" {cleave.phase = #cleave.phase<update>} : tensor<16x8xf32>
@@ -244,7 +244,9 @@ def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
       return %loss, %norm : …
     ```
     Optimizers, formulas and defaults are those of `torch.optim`: `sgd` (`momentum`, `nesterov`), `adam` and `adamw` (`beta1`,
-    `beta2`, `eps`), all with `weight_decay`. Needs infer-types afterwards.
+    `beta2`, `eps`), all with `weight_decay`. If the loss or the gradient norm is not finite, no weight and no optimizer state
+    is updated. With a result marked `cleave.loss_normalizer`, loss and gradients are divided by its sum over micro-batches.
+    Needs infer-types afterwards.
   }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "NAME or NAME(OPTION=VALUE, …)">,

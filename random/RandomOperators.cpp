@@ -30,7 +30,8 @@ static std::vector<int64_t> shapeOf(const Tensor &key, TensorList indices) {
   return shape;
 }
 
-/// Bits of a uniform number: those of the dtype's mantissa, so that none is rounded to 1.
+/// Random bits of a uniform number: the dtype's significand precision, at most 24, so that none is rounded
+/// to 1.
 static int bitsOf(ScalarType dtype) {
   switch (dtype) {
   case at::kHalf:
@@ -122,11 +123,10 @@ static Tensor bernoulli(const Tensor &key, int64_t stream, TensorList indices, d
 //===- CPU ----------------------------------------------------------------===//
 
 namespace {
-/// Indices of a value in rows, one for each index along its last dimension.
+/// Element indices as a sum: element (r, c) has index rows[r] + columns[c], c along the last dimension.
 struct RowIndices {
   std::vector<int64_t> shape;
   int64_t width;
-  /// First index of each row, and what its columns add.
   Tensor rows, columns;
   /// Each column is one more than the one before.
   bool isConsecutive;
@@ -154,7 +154,7 @@ struct RowIndices {
     isConsecutive = columns.slice(0, 1).equal(columns.slice(0, 0, -1).add(1));
   }
 
-  /// Rows of one element.
+  /// Where they are no such sum: each element is a row of its own.
   void flatten(const Tensor &key, TensorList indices) {
     rows = sumOf(key, indices).contiguous().flatten();
     columns = at::zeros({1}, at::kLong);
@@ -238,18 +238,18 @@ static Tensor bernoulliOnCpu(const Tensor &key, int64_t stream, TensorList indic
 //===- Registration -------------------------------------------------------===//
 
 namespace {
-Tensor emptyLike(const Tensor &key, TensorList indices, ScalarType dtype) {
+Tensor emptyResult(const Tensor &key, TensorList indices, ScalarType dtype) {
   return at::empty(shapeOf(key, indices), key.options().dtype(dtype));
 }
 
-Tensor typed(const Tensor &key, int64_t, TensorList indices, ScalarType dtype) {
+Tensor metaUniformOrNormal(const Tensor &key, int64_t, TensorList indices, ScalarType dtype) {
   bitsOf(dtype);
-  return emptyLike(key, indices, dtype);
+  return emptyResult(key, indices, dtype);
 }
 
-Tensor typedBernoulli(const Tensor &key, int64_t, TensorList indices, double p, ScalarType dtype) {
+Tensor metaBernoulli(const Tensor &key, int64_t, TensorList indices, double p, ScalarType dtype) {
   checkBernoulli(p, dtype);
-  return emptyLike(key, indices, dtype);
+  return emptyResult(key, indices, dtype);
 }
 
 template <typename Uniform, typename Normal, typename Bernoulli>
@@ -274,7 +274,7 @@ void registerRandomOperators() {
   static torch::Library implementations[] = {
       implementation(DispatchKey::CompositeExplicitAutograd, uniform, normal, bernoulli),
       implementation(DispatchKey::CPU, uniformOnCpu, normalOnCpu, bernoulliOnCpu),
-      implementation(DispatchKey::Meta, typed, typed, typedBernoulli)};
+      implementation(DispatchKey::Meta, metaUniformOrNormal, metaUniformOrNormal, metaBernoulli)};
 }
 
 } // namespace cleave

@@ -12,9 +12,10 @@
 //     1 with probability p, else 0; uniform < p, with 24 bits for every dtype.
 //
 // `key` is an int64 tensor of one element. `indices` are int64 tensors, at least one, that broadcast to the
-// shape of the result; an element's index is their sum modulo 2^64 (for
-// `normal`, which takes numbers 2·index and 2·index + 1, modulo 2^63). So a vector for each dimension gives
-// each element of a value its index, without memory of the value's size.
+// shape of the result; an element's index is their sum modulo 2^64 (for `normal`, which takes numbers 2·index
+// and 2·index + 1, modulo 2^63). A vector for each dimension suffices, so that the caller makes no index
+// tensor of the value's size. Kernels for devices other than CPUs make several int64 temporaries of that
+// size.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RANDOM_RANDOMOPERATORS_H

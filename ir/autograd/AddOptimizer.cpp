@@ -6,6 +6,7 @@
 #include "ir/autograd/Differentiate.h"
 #include "ir/autograd/LossAttributes.h"
 #include "ir/autograd/StepInputs.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -20,11 +21,11 @@ namespace cleave {
 //===- Options ------------------------------------------------------------===//
 
 namespace {
-/// An option of an optimizer: a number in [least, end).
+/// An option of an optimizer: a number in [min, end).
 struct NumberOption {
   llvm::StringLiteral name;
   double OptimizerOptions::*field;
-  double least, end;
+  double min, end;
   bool isOfSgd, isOfAdam;
 };
 } // namespace
@@ -50,7 +51,7 @@ static std::string setOption(OptimizerOptions &options, StringRef name, StringRe
     if (option.name != name || !(isSgd ? option.isOfSgd : option.isOfAdam))
       continue;
     double number;
-    if (value.getAsDouble(number) || !(number >= option.least && number < option.end))
+    if (value.getAsDouble(number) || !(number >= option.min && number < option.end))
       return llvm::formatv("option {0}: found \"{1}\", expected a number {2}", name, value,
                            option.end == 1 ? "from 0 to below 1" : "that is not negative");
     options.*option.field = number;
@@ -95,9 +96,9 @@ llvm::Expected<OptimizerOptions> parseOptimizer(StringRef text) {
 static constexpr llvm::StringLiteral kLossSum = "loss", kNormalizerSum = "loss_normalizer";
 
 namespace {
-class StepBuilder {
+class TrainingStepBuilder {
 public:
-  StepBuilder(func::FuncOp function, const OptimizerOptions &options)
+  TrainingStepBuilder(func::FuncOp function, const OptimizerOptions &options)
       : function(function), options(options), terminator(function.getBody().front().getTerminator()),
         b(terminator), location(terminator->getLoc()) {}
 
@@ -125,11 +126,11 @@ private:
   }
   Value floatCode() { return constant(b.getI64Type(), b.getI64IntegerAttr(*dtypeCodeOf(b.getF32Type()))); }
   /// In float32.
-  Value norm(Value tensor, bool isFloat64) {
+  Value norm(Value tensor, bool accumulateInFloat64) {
     const Value result = call("aten.linalg_vector_norm",
                               {tensor, real(2), none(), constant(b.getI1Type(), b.getBoolAttr(false)),
-                               isFloat64 ? none() : floatCode()});
-    return isFloat64 ? toFloat(result) : result;
+                               accumulateInFloat64 ? none() : floatCode()});
+    return accumulateInFloat64 ? toFloat(result) : result;
   }
   /// `name`, with `train.` in front if the model has a state of this name.
   std::string stateName(StringRef name);
@@ -157,13 +158,13 @@ private:
 };
 } // namespace
 
-bool StepBuilder::usesWeightDecay(ParamOp weight) const {
+bool TrainingStepBuilder::usesWeightDecay(ParamOp weight) const {
   auto isExempt = [&](Attribute name) { return !options.usesWeightDecay(cast<StringAttr>(name).getValue()); };
   return options.usesWeightDecay(weight.getName()) &&
          !(weight.getAliases() && llvm::any_of(*weight.getAliases(), isExempt));
 }
 
-LogicalResult StepBuilder::findResults() {
+LogicalResult TrainingStepBuilder::findResults() {
   llvm::StringMap<ParamOp> params;
   for (ParamOp param : function.getOps<ParamOp>())
     params.try_emplace(param.getName(), param);
@@ -190,7 +191,7 @@ LogicalResult StepBuilder::findResults() {
   return success();
 }
 
-std::string StepBuilder::stateName(StringRef name) {
+std::string TrainingStepBuilder::stateName(StringRef name) {
   std::string unique = name.str();
   while (llvm::any_of(function.getOps<ReadStateOp>(),
                       [&](ReadStateOp state) { return state.getName() == unique; }))
@@ -203,10 +204,10 @@ static SmallVector<Value> summandsOf(Value gradient) {
   SmallVector<Value> summands;
   for (;;) {
     auto sum = gradient.getDefiningOp<OperatorOp>();
-    llvm::APInt scale;
-    const bool isSum = sum && sum.getName() == "aten.add.Tensor" && gradient.hasOneUse() &&
-                       matchPattern(sum->getOperand(2), m_ConstantInt(&scale)) && scale == 1 &&
-                       sum->getOperand(0).getType() == gradient.getType() &&
+    const Value scale = sum ? sum.getArgument(semanticsOf(sum.getName()).addScale) : Value();
+    llvm::APInt factor;
+    const bool isSum = scale && gradient.hasOneUse() && matchPattern(scale, m_ConstantInt(&factor)) &&
+                       factor == 1 && sum->getOperand(0).getType() == gradient.getType() &&
                        sum->getOperand(1).getType() == gradient.getType();
     summands.push_back(isSum ? sum->getOperand(1) : gradient);
     if (!isSum)
@@ -218,7 +219,7 @@ static SmallVector<Value> summandsOf(Value gradient) {
 }
 
 /// Each term of a gradient is added where it is made, in place; the sum is read in the update.
-void StepBuilder::accumulate() {
+void TrainingStepBuilder::accumulate() {
   for (auto &[weight, gradient] : gradients) {
     OpBuilder::InsertionGuard guard(b);
     for (Value term : summandsOf(gradient)) {
@@ -238,24 +239,24 @@ void StepBuilder::accumulate() {
   }
 }
 
-void StepBuilder::accumulate(StringRef state, Value term) {
+void TrainingStepBuilder::accumulate(StringRef state, Value term) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfterValue(term);
   b.create<AccumulateOp>(location, stateName(state), term, ShardingAttr());
 }
 
 /// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too.
-Value StepBuilder::globalNorm() {
+Value TrainingStepBuilder::globalNorm() {
   SmallVector<Value> norms;
   for (auto &[weight, gradient] : gradients)
     norms.push_back(norm(gradient, cast<RankedTensorType>(gradient.getType()).getElementType().isF64()));
   auto list =
       create<ListOp>(location, ListType::get(b.getContext(), UnknownTensorType::get(b.getContext())), norms);
   return averaged(norm(call("aten.stack", {list, constant(b.getI64Type(), b.getI64IntegerAttr(0))}),
-                       /*isFloat64=*/false));
+                       /*accumulateInFloat64=*/false));
 }
 
-void StepBuilder::update(ParamOp weight, Value gradient, Value gradScale, Value foundInf) {
+void TrainingStepBuilder::update(ParamOp weight, Value gradient, Value gradScale, Value foundInf) {
   SmallVector<StringRef> stateNames = optimizerStates(options.optimizer, options.momentum);
   SmallVector<Attribute> states;
   for (StringRef state : stateNames)
@@ -271,7 +272,7 @@ void StepBuilder::update(ParamOp weight, Value gradient, Value gradScale, Value 
   weight->setAttr(kTrainedAttr, b.getUnitAttr());
 }
 
-void StepBuilder::setResults(Value gradientNorm) {
+void TrainingStepBuilder::setResults(Value gradientNorm) {
   const Value results[] = {loss, gradientNorm};
   const StringRef names[] = {"loss", "grad_norm"};
   SmallVector<Attribute> tree;
@@ -288,7 +289,7 @@ void StepBuilder::setResults(Value gradientNorm) {
   function->setAttr(kOutputTreeAttr, nodeTree(b, "dict", tree));
 }
 
-LogicalResult StepBuilder::build() {
+LogicalResult TrainingStepBuilder::build() {
   if (failed(findResults()))
     return failure();
   const auto number = RankedTensorType::get({}, b.getF32Type());
@@ -304,9 +305,9 @@ LogicalResult StepBuilder::build() {
   if (options.clipNorm) {
     const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
     const Value margin = call("aten.add.Scalar", {gradientNorm, real(1e-6), one});
-    const Value excess =
+    const Value clipDivisor =
         call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
-    gradScale = normalizer ? call("aten.mul.Tensor", {excess, normalizer}) : excess;
+    gradScale = normalizer ? call("aten.mul.Tensor", {clipDivisor, normalizer}) : clipDivisor;
   }
   const Value isFinite =
       call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});
@@ -318,7 +319,7 @@ LogicalResult StepBuilder::build() {
 }
 
 LogicalResult addOptimizer(func::FuncOp function, const OptimizerOptions &options) {
-  return StepBuilder(function, options).build();
+  return TrainingStepBuilder(function, options).build();
 }
 
 } // namespace cleave

@@ -36,11 +36,10 @@ llvm::Expected<OptimizerOptions> parseOptimizer(llvm::StringRef text);
 /// micro-batches (`cleave.accumulate "grad.fc.weight"`); operations of the phase `update` read the sums and
 /// update the weights.
 ///
-/// Adds the inputs `learning_rate` and `step` (ir/autograd/StepInputs.h). All results are replaced by `loss`,
-/// before the update, and `grad_norm` (float32), the global L2 norm before clipping. In a function that
-/// accumulates its loss (kSplitBatchAttr), all are those of the whole batch. If one of these is not finite,
-/// the update changes no weight and no optimizer state. Types of the new operations are unknown until
-/// `infer-types` has run.
+/// Adds the inputs `learning_rate` and `step` (ir/autograd/StepInputs.h). The results become `loss`, computed
+/// with the weights before the update, and `grad_norm` (float32), the global L2 norm before clipping. With
+/// kSplitBatchAttr both are of the whole batch. If loss or norm is not finite, no weight and no optimizer
+/// state changes. Types of the new operations are unknown until `infer-types` has run.
 ///
 /// Fails with a diagnostic if no result is marked as the loss, no gradient is there, or a weight is complex.
 mlir::LogicalResult addOptimizer(mlir::func::FuncOp function, const OptimizerOptions &options);

@@ -46,7 +46,7 @@ static const std::vector<LossSignature> &lossSignatures() {
   return all;
 }
 
-/// With the defaults of torch.nn.functional.
+/// Defaults of torch.nn.functional. `shift` and `class_dim` are ours; class_dim 0: found by shape.
 static const std::map<StringRef, LossOption> &lossOptions() {
   static const std::map<StringRef, LossOption> all{
       {"ignore_index", {-100, LossOption::Int}}, {"label_smoothing", {0, LossOption::Float}},
@@ -145,9 +145,11 @@ private:
     auto given = loss.options.find(name.str());
     return given == loss.options.end() ? lossOptions().at(name).defaultValue : given->second;
   }
-  /// Shifts if asked; reshapes a result to [N, classes] and class indices to [N].
-  LogicalResult convert(Value &target, Type result, Type given);
+  /// With `shift`, drops the last position of the result and the first of the target. Flattens to
+  /// [N, classes] and [N], unless classes are dimension 1 or the target is a vector.
   LogicalResult shiftAndFlatten(Value &result, Value &target);
+  /// Casts the target to the dtype that the loss takes.
+  LogicalResult convert(Value &target, Type result, Type given);
 
   func::FuncOp function;
   Operation *terminator;
@@ -253,7 +255,6 @@ LogicalResult LossBuilder::shiftAndFlatten(Value &result, Value &target) {
                               << (isShifted ? ", which are last" : ", which are last or in dimension 1");
 }
 
-/// Gives the target the dtype that the loss takes.
 LogicalResult LossBuilder::convert(Value &target, Type result, Type given) {
   const Type wanted = signature.hasClasses ? b.getI64Type() : result;
   if (signature.hasClasses && (!isa<IntegerType>(given) || given.isInteger(1)))

@@ -21,9 +21,9 @@ std::string Differentiator::reasonOfUnknown() const {
 }
 
 FailureOr<VjpBuilder::Built> Differentiator::buildVjp(ArrayRef<Operation *> operations,
-                                                      ArrayRef<TensorRef> values, ValueRange gradients,
+                                                      ArrayRef<TensorRef> outputs, ValueRange gradOutputs,
                                                       StringRef reason, RankedTensorType scalarType) {
-  auto built = VjpBuilder(builder, requiresGrad).build(operations, values, gradients, reason, scalarType);
+  auto built = VjpBuilder(builder, requiresGrad).build(operations, outputs, gradOutputs, reason, scalarType);
   if (succeeded(built))
     for (auto [input, gradient] : llvm::zip(built->inputs, built->op.getResults()))
       accumulate(input, gradient);
@@ -42,14 +42,14 @@ LogicalResult Differentiator::differentiateByAutograd(Operation *op, ArrayRef<Te
                                << " has no gradient: its backward pass runs it again, which "
                                << "would draw other random numbers; set dropout probabilities to 0";
   builder.setLocation(op->getLoc());
-  SmallVector<TensorRef> values;
-  SmallVector<Value> given;
+  SmallVector<TensorRef> outputs;
+  SmallVector<Value> gradOutputs;
   for (TensorRef result : results)
     if (Value gradient = gradientOf(result)) {
-      values.push_back(result);
-      given.push_back(gradient);
+      outputs.push_back(result);
+      gradOutputs.push_back(gradient);
     }
-  return buildVjp(op, values, given, reason);
+  return buildVjp(op, outputs, gradOutputs, reason);
 }
 
 /// The operations that the value depends on, in the order of their block.

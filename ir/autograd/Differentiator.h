@@ -55,7 +55,7 @@ private:
   /// that it depends on.
   mlir::LogicalResult replaceLossByVjp(unsigned index);
   mlir::FailureOr<VjpBuilder::Built> buildVjp(llvm::ArrayRef<mlir::Operation *> operations,
-                                              llvm::ArrayRef<TensorRef> values, mlir::ValueRange gradients,
+                                              llvm::ArrayRef<TensorRef> outputs, mlir::ValueRange gradOutputs,
                                               llvm::StringRef reason, mlir::RankedTensorType scalarType = {});
   mlir::Value contiguous(mlir::Value tensor);
   /// Builds the forward calls of a rule in the place of the operation, which is erased.

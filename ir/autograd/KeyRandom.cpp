@@ -4,6 +4,7 @@
 #include "ir/SymbolicDim.h"
 #include "ir/autograd/StepInputs.h"
 #include "ir/semantics/OpSemantics.h"
+#include "random/SplitMix.h"
 
 using namespace mlir;
 
@@ -57,17 +58,14 @@ private:
 };
 } // namespace
 
-/// What an index along a dimension counts for, that dimension being `fromLast` in front of the last. Fixed
-/// odd numbers (SplitMix64, Steele et al. 2014), whatever the sizes, so that neither the size of the batch
-/// nor its place matters. Elements of one value share a number only if their indices differ by 5e8 and more
-/// in two dimensions, by about 1e6 in each of three, by 11,000 and more in each of four.
+/// Stride of a dimension in the element index; `fromLast` 0 is the last dimension. Odd constants (SplitMix64)
+/// that do not depend on sizes, so that neither the batch size nor the offset of a micro-batch changes an
+/// index. Two elements of a value share a number only if the differences of their positions, times the
+/// strides, sum to 0 modulo 2^64 (2^63 for `normal`).
 static int64_t strideOf(unsigned fromLast) {
   if (fromLast == 0)
     return 1;
-  uint64_t mixed = fromLast * 0x9e3779b97f4a7c15;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return int64_t((mixed ^ (mixed >> 31)) | 1);
+  return int64_t(mix64(fromLast * kSplitMixStep) | 1);
 }
 
 /// size / name; nothing if `name` is not a factor of it, once.
@@ -165,7 +163,7 @@ void KeyRandom::rewrite(OperatorOp call, int64_t stream) {
   auto type = form && call->getNumResults() == 1 ? dyn_cast<RankedTensorType>(call->getResult(0).getType())
                                                  : RankedTensorType();
   auto dims = type && !isa<ComplexType>(type.getElementType()) ? dimsOf(type) : std::nullopt;
-  // Results have the strides of the operand that they are like.
+  // A strided result must be like operand 0, whose strides it takes.
   auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
   const bool isStrided = layout && !layout.getStrides().empty();
   if (!dims || (isStrided && call->getOperand(0).getType() != type))
@@ -178,6 +176,8 @@ void KeyRandom::rewrite(OperatorOp call, int64_t stream) {
                             .stream = integer(b, location, stream),
                             .indices = indicesOf(b, location, *dims),
                             .type = type});
+  if (!drawn)
+    return;
   if (isStrided)
     drawn = this->call(
         b, location, "aten.copy",

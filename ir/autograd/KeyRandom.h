@@ -7,14 +7,15 @@
 namespace cleave {
 
 /// Replaces random operators by those of random/RandomOperators.h (OpSemantics::keyedForm). Each call is a
-/// stream of its own. An element's index is the sum of its indices along each dimension, times a fixed number
-/// for each, so that a micro-batch has the numbers of its samples in the whole batch. Where samples and
-/// others share a dimension, samples are taken for its outer factor.
+/// stream of its own. The index of an element is the sum over dimensions of position · stride; strides are
+/// constants, and the position in the batch dimension is that in the whole batch. In a dimension batch · n
+/// the batch is assumed to be the outer factor.
 ///
 /// Adds the input `random_key`, and, where a value has dimension `batch`, `sample_index`
 /// (ir/autograd/StepInputs.h); neither if nothing is replaced. Left as they are: calls inside control flow,
-/// calls without such a form, and results that are complex, without known sizes, or with `batch` in another
-/// way than once as a factor of one dimension.
+/// calls without such a form, results that are complex, without known sizes, or with `batch` in another way
+/// than once as a factor of one dimension, calls with several results, and calls whose result is not
+/// row-major and differs in type from operand 0.
 ///
 /// \param batch  name of the dimension that micro-batches split; empty if there is none. Types of the new
 ///               operations are unknown until `infer-types` has run.

@@ -92,8 +92,20 @@ std::vector<Operation *> Recomputation::forwardOperations() {
 void Recomputation::chooseAttentionCores() {
   const GradientFlow flow(function);
   chosen.emplace();
-  for (const AttentionCore &core : attentionCores(forwardOperations(), flow))
+  const std::vector<Operation *> operations = forwardOperations();
+  for (const AttentionCore &core : attentionCores(operations, flow))
     chosen->insert(core.operations.begin(), core.operations.end());
+  // With them masks and dropout's random numbers, which nothing else in the forward pass reads.
+  for (Operation *op : llvm::reverse(operations)) {
+    auto isInCore = [&](Operation *user) { return chosen->contains(user); };
+    auto isBackwardOrInCore = [&](Operation *user) {
+      Operation *here = body.findAncestorOpInBlock(*user);
+      return isInCore(user) || (here && isBackward(here));
+    };
+    if (!flow.isDifferentiated(op) && llvm::any_of(op->getUsers(), isInCore) &&
+        llvm::all_of(op->getUsers(), isBackwardOrInCore))
+      chosen->insert(op);
+  }
 }
 
 bool Recomputation::hasBackwardReader(Operation *op) const {

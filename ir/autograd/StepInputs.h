@@ -6,7 +6,8 @@
 
 namespace cleave {
 
-/// Roles of the inputs that a training step has besides those of the model. Each step gives them.
+/// Roles of the inputs that a training step has besides those of the model. The caller of the plan gives them
+/// for each step (runtime::Trainer).
 ///   learning_rate  float32 scalar
 ///   step           float32 scalar: number of the step, from 1
 ///   random_key     int64 scalar: key of its random numbers (random/RandomOperators.h)

@@ -100,7 +100,8 @@ SmallVector<Value> VjpBuilder::fillBody(Block &body, ArrayRef<TensorRef> outputs
   for (auto [value, argument] : llvm::zip(otherInputs, arguments.drop_front(differentiableInputs.size())))
     mapping.map(value, argument);
   for (Operation *op : copied) {
-    // Modules' outputs are captured where they are computed first.
+    // No boundaries in the copy: a module's output is captured in the forward pass, which computes it before
+    // this op does.
     if (auto boundary = dyn_cast<BoundaryOp>(op)) {
       mapping.map(boundary.getResult(), mapping.lookup(boundary.getValue()));
       continue;

@@ -12,7 +12,8 @@
 
 namespace cleave {
 
-/// Copies operations whose backward pass is not known as IR into a `cleave.vjp`. For one use.
+/// Copies operations whose backward pass is not known as IR into a `cleave.vjp`. Call build once for each
+/// object.
 class VjpBuilder {
 public:
   /// \param requiresGrad  values whose gradients are wanted where the operations use them.
@@ -32,9 +33,9 @@ public:
   /// tensor of this type.
   /// Fails with a diagnostic at an in-place write, and at a list or dictionary that is changed after it is
   /// made.
-  mlir::FailureOr<Built> build(llvm::ArrayRef<mlir::Operation *> operations, llvm::ArrayRef<TensorRef> values,
-                               mlir::ValueRange gradients, llvm::StringRef reason,
-                               mlir::RankedTensorType scalarType = {});
+  mlir::FailureOr<Built> build(llvm::ArrayRef<mlir::Operation *> operations,
+                               llvm::ArrayRef<TensorRef> outputs, mlir::ValueRange gradOutputs,
+                               llvm::StringRef reason, mlir::RankedTensorType scalarType = {});
 
 private:
   mlir::LogicalResult collect(llvm::ArrayRef<mlir::Operation *> operations);

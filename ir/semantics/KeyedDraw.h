@@ -7,18 +7,19 @@
 
 namespace cleave {
 
-/// Builds what replaces one random call, at the builder's insertion point. Values have the call's shape.
+/// Builds the replacement of one random call at the builder's insertion point. All tensors have the shape of
+/// its result.
 struct KeyedDraw {
   mlir::OpBuilder &builder;
   mlir::Location location;
   /// Operands of the operators in random/RandomOperators.h; `indices` is a list.
   mlir::Value key, stream, indices;
-  /// The result of the call.
+  /// Type of the call's result.
   mlir::RankedTensorType type;
 
   /// The same draw in float32; one in float64 stays.
   KeyedDraw inFloat32() const;
-  /// In the dtype of the call, which bernoulli alone may have integers for. `p` is a float.
+  /// Tensors of the dtype of the call's result. Only bernoulli supports integer dtypes. `p` is a float.
   mlir::Value uniform() const;
   mlir::Value normal() const;
   mlir::Value bernoulli(mlir::Value p) const;

@@ -19,8 +19,9 @@
 
 namespace cleave {
 
-/// Attribute of a function that is trained. Its random numbers (dropout) need not be reproduced: each rank
-/// and micro-batch draws its own.
+/// On a function of the training forecast: random calls count as deterministic, so that the batch may be
+/// split, and each rank and micro-batch draws its own numbers. Not set on functions that are compiled with
+/// --train.
 inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 
 /// Values of the forward pass that an operator's backward pass reads, as in PyTorch's derivatives.yaml.
@@ -182,8 +183,8 @@ struct OpSemantics {
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// For a random operator: builds its result from numbers that are drawn by key and index; null: only a
-  /// generator draws them.
+  /// For a random operator: builds its result from numbers that are drawn by key and index, or returns null
+  /// for a call that has no such form; null: no call has one, and a generator draws.
   mlir::Value (*keyedForm)(OperatorOp op, const KeyedDraw &draw) = nullptr;
   /// Draws by key and index (random/RandomOperators.h): the same numbers at every call.
   bool drawsByKey = false;

@@ -76,13 +76,14 @@ static Value scaled(const KeyedDraw &draw, Value value, Value scale, Value shift
 /// uniform(self, from, to, generator).
 static Value uniformOfRange(OperatorOp op, const KeyedDraw &draw) {
   Value from = op.getArgument("from"), to = op.getArgument("to"), drawn = draw.uniform();
-  const auto least = constantReal(op, "from"), most = constantReal(op, "to");
-  if (least && most)
-    return scaled(draw, drawn, draw.real(*most - *least), from);
-  Value isLeft = scaled(draw, drawn, draw.real(-1), draw.real(1));
+  const auto low = constantReal(op, "from"), high = constantReal(op, "to");
+  if (low && high)
+    return scaled(draw, drawn, draw.real(*high - *low), from);
+  // Bounds known only at run time: from · (1 - u) + to · u needs no arithmetic on scalars.
+  Value oneMinusDrawn = scaled(draw, drawn, draw.real(-1), draw.real(1));
   Value one = draw.builder.create<ConstantOp>(draw.location, draw.builder.getI64Type(),
                                               draw.builder.getI64IntegerAttr(1));
-  return draw.call("aten.add.Tensor", {draw.call("aten.mul.Scalar", {isLeft, from}),
+  return draw.call("aten.add.Tensor", {draw.call("aten.mul.Scalar", {oneMinusDrawn, from}),
                                        draw.call("aten.mul.Scalar", {drawn, to}), one});
 }
 
@@ -91,8 +92,8 @@ static Value normalOfMoments(OperatorOp op, const KeyedDraw &draw) {
   return scaled(draw, draw.normal(), op.getArgument("std"), op.getArgument("mean"));
 }
 
-/// exponential(self, lambd, generator): -log(1 - u) / lambd in float32, never 0, of which models take the
-/// logarithm.
+/// exponential(self, lambd, generator): -log1p(-max(u, 2^-25)) / lambd, in float32 (float64 for a float64
+/// result). The clamp avoids 0, because models take the logarithm; a float16 result may still round to 0.
 static Value exponentialForm(OperatorOp op, const KeyedDraw &draw) {
   const KeyedDraw wide = draw.inFloat32();
   auto negative = [&](Value value) { return wide.call("aten.neg", value); };
@@ -101,11 +102,22 @@ static Value exponentialForm(OperatorOp op, const KeyedDraw &draw) {
   return draw.converted(wide.call("aten.div.Scalar", {drawn, op->getOperand(1)}));
 }
 
+/// dropout(input, p, train), as libtorch composes it.
+static Value dropoutForm(OperatorOp op, const KeyedDraw &draw) {
+  const auto p = constantReal(op, "p");
+  if (!p || !(*p >= 0 && *p < 1))
+    return {};
+  Value kept = draw.real(1 - *p);
+  return draw.call("aten.mul.Tensor",
+                   {op->getOperand(0), draw.call("aten.div.Scalar", {draw.bernoulli(kept), kept})});
+}
+
 void addRandom(SemanticsTable &table) {
   auto form = [&](auto *keyedForm, std::initializer_list<StringRef> names) {
     table.set(&OpSemantics::keyedForm, keyedForm, names);
   };
   form(bernoulliForm, {"aten.bernoulli"});
+  form(dropoutForm, {"aten.dropout"});
   form(uniformForm, {"aten.rand", "aten.rand_like"});
   form(normalForm, {"aten.randn", "aten.randn_like"});
   form(uniformOfRange, {"aten.uniform"});

@@ -17,6 +17,7 @@ struct LearningRateSchedule {
   /// Of the whole training; Constant does not need it.
   uint64_t totalSteps = 0;
 
+  /// Rate of the step after `completedSteps` steps; the first is at(0).
   double at(uint64_t completedSteps) const;
 };
 

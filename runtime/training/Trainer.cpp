@@ -2,6 +2,7 @@
 #include "runtime/training/Trainer.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
+#include "random/SplitMix.h"
 #include "runtime/base/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -23,20 +24,20 @@ Expected<std::unique_ptr<Trainer>> Trainer::open(llvm::StringRef plan, TrainerOp
   if (!session)
     return session.takeError();
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(*session), std::move(options)));
-  if (Error error = trainer->findInputs())
+  if (Error error = trainer->bindSignature())
     return llvm::createStringError(plan + ": " + llvm::toString(std::move(error)));
   return trainer;
 }
 
-static bool isNumber(const plan::TensorType &type) {
+static bool isFloat32Scalar(const plan::TensorType &type) {
   return type.ranked && type.dims.empty() && type.dtype == plan::DType::Float;
 }
 
-Error Trainer::findInputs() {
-  const plan::Signature &signature = *owned->plan().signatures.front();
+Error Trainer::bindSignature() {
+  const plan::Signature &signature = *ownedSession->plan().signatures.front();
   auto hasInput = [&](llvm::StringRef role) {
     auto found = llvm::find_if(signature.inputs, [&](auto &input) { return input->role == role; });
-    return found != signature.inputs.end() && isNumber(*(*found)->type);
+    return found != signature.inputs.end() && isFloat32Scalar(*(*found)->type);
   };
   auto output = [&](llvm::StringRef name, size_t &index) {
     auto found = llvm::find_if(signature.outputs, [&](auto &output) { return output->name == name; });
@@ -58,15 +59,15 @@ static bool isStepInput(const plan::Input &input) {
 
 std::vector<const plan::Input *> Trainer::inputs() const {
   std::vector<const plan::Input *> inputs;
-  for (const auto &input : owned->plan().signatures.front()->inputs)
+  for (const auto &input : ownedSession->plan().signatures.front()->inputs)
     if (!isStepInput(*input))
       inputs.push_back(input.get());
   return inputs;
 }
 
-/// Samples of the batch: the size of the first dimension that is the batch of the plan, or a multiple of it;
-/// 0 if there is none.
-static int64_t samplesOf(const plan::Signature &signature, llvm::ArrayRef<const plan::Input *> inputs,
+/// Samples of the batch: size of the first batch dimension divided by its constant factor; 0 if no input has
+/// the batch. Assumes that no other symbol is a factor.
+static int64_t batchSize(const plan::Signature &signature, llvm::ArrayRef<const plan::Input *> inputs,
                          llvm::ArrayRef<at::Tensor> batch) {
   for (auto [input, tensor] : llvm::zip(inputs, batch))
     if (auto dim = plan::batchDimension(*input->type, signature.batch); dim && int64_t(*dim) < tensor.dim()) {
@@ -77,16 +78,11 @@ static int64_t samplesOf(const plan::Signature &signature, llvm::ArrayRef<const 
   return 0;
 }
 
-/// One number for each seed and step, by the constants of SplitMix64 (Steele et al. 2014).
-static uint64_t seedOf(uint64_t seed, uint64_t step) {
-  uint64_t mixed = seed + step * 0x9e3779b97f4a7c15;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return mixed ^ (mixed >> 31);
-}
+/// One number for each seed and step.
+static uint64_t seedOf(uint64_t seed, uint64_t step) { return mix64(seed + step * kSplitMixStep); }
 
 std::vector<at::Tensor> Trainer::leavesOf(llvm::ArrayRef<at::Tensor> batch, const StepResult &step) const {
-  const plan::Signature &signature = *owned->plan().signatures.front();
+  const plan::Signature &signature = *ownedSession->plan().signatures.front();
   std::vector<at::Tensor> leaves;
   size_t next = 0;
   for (const auto &input : signature.inputs)
@@ -95,20 +91,20 @@ std::vector<at::Tensor> Trainer::leavesOf(llvm::ArrayRef<at::Tensor> batch, cons
     else if (input->role == "step")
       leaves.push_back(at::scalar_tensor(double(step.number), at::kFloat));
     else if (input->role == "random_key")
-      // Not the seed of libtorch's generators, whose streams on GPUs would be those of the key.
+      // ~seed: libtorch's GPU generators are Philox too, and would draw the same numbers from the same key.
       leaves.push_back(at::scalar_tensor(int64_t(seedOf(~options.seed, step.number)), at::kLong));
     else if (input->role == "sample_index")
-      leaves.push_back(at::arange(samplesOf(signature, inputs(), batch), at::kLong));
+      leaves.push_back(at::arange(batchSize(signature, inputs(), batch), at::kLong));
     else
       leaves.push_back(batch[next++]);
   return leaves;
 }
 
 Expected<StepResult> Trainer::step(llvm::ArrayRef<at::Tensor> batch) {
-  return catching([&] { return take(batch); });
+  return catching([&] { return runStep(batch); });
 }
 
-Expected<StepResult> Trainer::take(llvm::ArrayRef<at::Tensor> batch) {
+Expected<StepResult> Trainer::runStep(llvm::ArrayRef<at::Tensor> batch) {
   const size_t expected = inputs().size();
   if (batch.size() != expected)
     return llvm::createStringError("found " + llvm::Twine(batch.size()) + " inputs, expected " +
@@ -120,7 +116,7 @@ Expected<StepResult> Trainer::take(llvm::ArrayRef<at::Tensor> batch) {
                   .isSkipped = false};
   const std::vector<at::Tensor> leaves = leavesOf(batch, step);
   seedStep(step.number);
-  auto results = owned->run(leaves);
+  auto results = ownedSession->run(leaves);
   if (!results)
     return llvm::createStringError("step " + llvm::Twine(step.number) + ": " +
                                    llvm::toString(results.takeError()));
@@ -136,7 +132,7 @@ Expected<StepResult> Trainer::take(llvm::ArrayRef<at::Tensor> batch) {
 void Trainer::seedStep(uint64_t number) const {
   const uint64_t mixed = seedOf(options.seed, number);
   // at::manual_seed asks for GPUs, after which libtorch finds none that a plugin brings later.
-  const bool hasGpu = llvm::any_of(owned->statistics(), [](const DeviceStatistics &device) {
+  const bool hasGpu = llvm::any_of(ownedSession->statistics(), [](const DeviceStatistics &device) {
     return llvm::StringRef(device.name).starts_with("cuda");
   });
   if (hasGpu)
@@ -146,27 +142,28 @@ void Trainer::seedStep(uint64_t number) const {
   generator.set_current_seed(mixed);
 }
 
-/// The weights are as before the step, so that another run, which changes nothing, makes the same NaN.
+/// Runs the step again to find the operator that made the NaN. Weights and optimizer states are as before the
+/// step; buffers (running statistics) may have changed.
 Error Trainer::describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step) {
   std::string message = llvm::formatv("step {0}: the loss is {1}, the norm of its gradients {2}", step.number,
                                       step.loss, step.gradientNorm);
-  const auto &inputs = owned->plan().signatures.front()->inputs;
+  const auto &inputs = ownedSession->plan().signatures.front()->inputs;
   for (auto [leaf, input] : llvm::zip(leaves, inputs))
     if (leaf.is_floating_point() && !leaf.isfinite().all().item<bool>())
       return llvm::createStringError(message + "; input " + input->name + " has numbers that are not finite");
   seedStep(step.number);
-  if (auto again = owned->run(leaves, {.refusesNan = true}); !again)
+  if (auto again = ownedSession->run(leaves, {.refusesNan = true}); !again)
     message += "; " + llvm::toString(again.takeError());
   return llvm::createStringError(message + "; lower the learning rate, clip gradients, or skip such steps");
 }
 
 Expected<std::vector<NamedTensor>> Trainer::weights() {
-  auto tensors = owned->trainedTensors();
+  auto tensors = ownedSession->trainedTensors();
   if (!tensors)
     return tensors.takeError();
   // A buffer that the model writes is a state, which begins as the weight of its name.
   for (NamedTensor &state : tensors->states)
-    if (llvm::any_of(owned->plan().weights, [&](auto &weight) { return weight->name == state.name; }))
+    if (llvm::any_of(ownedSession->plan().weights, [&](auto &weight) { return weight->name == state.name; }))
       tensors->weights.push_back(std::move(state));
   return std::move(tensors->weights);
 }
@@ -181,7 +178,7 @@ static const plan::State *missingState(const plan::Plan &plan, llvm::ArrayRef<Na
 }
 
 Expected<std::vector<NamedTensor>> Trainer::checkpoint() {
-  auto tensors = owned->trainedTensors();
+  auto tensors = ownedSession->trainedTensors();
   if (!tensors)
     return tensors.takeError();
   std::vector<NamedTensor> all{{kSteps.str(), at::scalar_tensor(int64_t(completed), at::kLong)}};
@@ -209,10 +206,10 @@ Error Trainer::restore(llvm::ArrayRef<NamedTensor> checkpoint) {
   }
   if (!steps || *steps < 0)
     return llvm::createStringError("found no number of steps, expected a checkpoint of cleave train");
-  if (const plan::State *missing = *steps > 0 ? missingState(owned->plan(), tensors.states) : nullptr)
+  if (const plan::State *missing = *steps > 0 ? missingState(ownedSession->plan(), tensors.states) : nullptr)
     return llvm::createStringError("state '" + missing->name +
                                    "' is missing, expected a checkpoint of this plan");
-  if (Error error = owned->restore(tensors))
+  if (Error error = ownedSession->restore(tensors))
     return error;
   completed = *steps;
   return Error::success();

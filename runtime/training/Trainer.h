@@ -1,4 +1,4 @@
-//===- Trainer.h - Trains by a plan -----------------------------*- C++ -*-===//
+//===- Trainer.h - Runs the steps of a training plan ------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_TRAINING_TRAINER_H
 #define CLEAVE_RUNTIME_TRAINING_TRAINER_H
 
@@ -34,9 +34,9 @@ public:
   /// Fails if the plan does not train. \param plan  its folder, untrusted.
   static llvm::Expected<std::unique_ptr<Trainer>> open(llvm::StringRef plan, TrainerOptions options);
 
-  const Session &session() const { return *owned; }
-  /// The inputs of a step: those of the plan but what the step gives itself (learning rate, its number, keys
-  /// of random numbers). They live as long as this object.
+  const Session &session() const { return *ownedSession; }
+  /// Inputs that the caller gives: those of the plan except the step inputs (learning rate, step number,
+  /// random key, sample indices). They live as long as this object.
   std::vector<const plan::Input *> inputs() const;
   /// Number of steps that were taken, those before `restore` included.
   uint64_t completedSteps() const { return completed; }
@@ -61,15 +61,15 @@ public:
 
 private:
   Trainer(std::unique_ptr<Session> session, TrainerOptions options)
-      : owned(std::move(session)), options(std::move(options)) {}
-  llvm::Error findInputs();
-  llvm::Expected<StepResult> take(llvm::ArrayRef<at::Tensor> batch);
+      : ownedSession(std::move(session)), options(std::move(options)) {}
+  llvm::Error bindSignature();
+  llvm::Expected<StepResult> runStep(llvm::ArrayRef<at::Tensor> batch);
   /// The inputs of the signature: those of the batch, and what the step gives.
   std::vector<at::Tensor> leavesOf(llvm::ArrayRef<at::Tensor> batch, const StepResult &step) const;
   void seedStep(uint64_t number) const;
   llvm::Error describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step);
 
-  std::unique_ptr<Session> owned;
+  std::unique_ptr<Session> ownedSession;
   const TrainerOptions options;
   /// Indices of the signature's outputs.
   size_t lossOutput = 0, normOutput = 0;

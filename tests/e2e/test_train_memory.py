@@ -30,7 +30,9 @@ def test_recomputation(trace_model):
     config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
     folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
     found = {}
-    for name, options in {"none": (), "full": ("--recompute", "full"), "one": ("--recompute", "transformer.h.3")}.items():
+    for name, options in {"none": (), "full": ("--recompute", "full"), "one": ("--recompute", "transformer.h.3"),
+                          "cheap": ("--recompute", "minimum-cut"),
+                          "all": ("--recompute", "minimum-cut", "--recompute", "full")}.items():
         cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", f"{name}.plan",
                cwd=folder)
         found[name] = peaks(f"{name}.plan", folder)
@@ -41,6 +43,27 @@ def test_recomputation(trace_model):
     # Of six blocks, the activations of one are there at a time.
     assert found["full"][1] < 0.6 * found["none"][1]
     assert found["full"][1] < found["one"][1] < found["none"][1]
+    # Products are saved.
+    assert found["full"][1] < found["cheap"][1] < 0.75 * found["none"][1]
+    assert found["all"][1] <= found["full"][1]
+
+
+def test_selective_recomputation(trace_model):
+    """Attention scores are computed again: where attention is composed of products, less memory for the same bits."""
+    config = "n_layer=4,n_embd=32,n_head=8,vocab_size=50,n_positions=96"
+    # In training, dropout inside the attention keeps it from being one operator.
+    folder = trace_model("hf:gpt2", "--config", config, "--batch", 4, "--seq", 96, "--train").path.parent
+    found = {}
+    for name, options in {"none": (), "selective": ("--recompute", "selective"), "cheap": ("--recompute", "minimum-cut")}.items():
+        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", f"{name}.plan",
+               cwd=folder)
+        found[name] = peaks(f"{name}.plan", folder)
+    for predicted, measured, losses, weights in found.values():
+        assert abs(predicted - measured) <= 0.03 * measured
+        assert losses == found["none"][2]
+        assert all(torch.equal(weights[key], tensor) for key, tensor in found["none"][3].items())
+    # Of four layers' scores and probabilities, those of one are there at a time.
+    assert found["selective"][1] < 0.6 * found["none"][1]
 
 
 def test_recomputation_of_microbatches(trace_model):
@@ -56,12 +79,12 @@ def test_recomputation_of_microbatches(trace_model):
 
 
 def test_recomputation_within_a_limit_of_memory(trace_model):
-    """As few blocks as suffice; the training keeps within the limit, with the same losses."""
+    """First what is cheap, then as few blocks as suffice; the training keeps within the limit, with the same losses."""
     config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
     folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
     losses = []
-    for limit, recomputed in (("40MB", None), ("20MB", "transformer.h.0 to transformer.h.2 (3 modules)"),
-                              ("12MB", "transformer.h.0 to transformer.h.4 (5 modules)")):
+    for limit, recomputed in (("40MB", None), ("22MB", "recomputes what is cheap (minimum-cut)\n"),
+                              ("14MB", "(minimum-cut), and activations of transformer.h.0 to transformer.h.2 (3 modules)\n")):
         said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--device-memory", limit, "-o",
                       "limited.plan", cwd=folder)
         assert recomputed in said.out if recomputed else "recomputes" not in said.out
@@ -74,7 +97,7 @@ def test_recomputation_within_a_limit_of_memory(trace_model):
 @pytest.mark.parametrize("options, error", [
     (("--device-memory", "9MB"), "use a smaller batch, micro-batches, or more memory"),
     (("--device-memory", "100kB"), "its device has 100000; use a smaller batch, micro-batches, or more memory"),
-    (("--device-memory", "14MB", "--recompute", "transformer.h.0"), "leave out --recompute, so that modules are chosen"),
+    (("--device-memory", "14MB", "--recompute", "transformer.h.0"), "leave out --recompute, so that activations are chosen"),
 ])
 def test_too_little_memory(options, error, trace_model):
     config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"

@@ -1,8 +1,8 @@
 """Gradients of every architecture that PyTorch can trace in training mode, small, against the module's by PyTorch's autograd.
 
 Each has its dropouts at 0 and a loss of all its outputs, is traced and compiled with --gradients in a process of its own, and is
-run: as traced, and with the batch and the lengths of texts named, at two sizes that were not traced. What came of it is one JSON
-line a model in WORK/gradients.jsonl; what is there already is not done again.
+run: as traced, and with the batch and the lengths of texts named, at two sizes that were not traced. With --steps losses of
+AdamW are compared instead. Each model adds one line of JSON to WORK/gradients.jsonl; models that are there are not run again.
 """
 
 import argparse
@@ -20,12 +20,12 @@ import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 300  # for one architecture
-RATE = 1e-4  # of learning
+LEARNING_RATE = 1e-4
 SIZES = ((3, -5), (5, 7))  # two batches that are not traced, with what is added to each length
 MEMORY = 0.03  # that a predicted peak may be off
-# Fields of configurations that are probabilities of leaving something out.
+# Random numbers come from configurations, from modules, and from direct calls of torch.nn.functional; each has a switch of its own.
 RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdrop|survival")
-OFF = ("apply_spec_augment", "output_router_logits")
+DISABLED_FIELDS = ("apply_spec_augment", "output_router_logits")
 
 
 def parse():
@@ -44,7 +44,7 @@ def parse():
 def main():
     options = parse()
     if options.one:
-        print(json.dumps(checked(options.one, options)))
+        print(json.dumps(check_architecture(options.one, options)))
         return
     options.work.mkdir(parents=True, exist_ok=True)
     results = options.work / ("training.jsonl" if options.steps else "gradients.jsonl")
@@ -65,7 +65,7 @@ def main():
 
 
 def in_process(options, name):
-    """The name, and what came of it in a process of its own."""
+    """The name, and its result in a process of its own."""
     command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work,
                *(["--steps", str(options.steps)] if options.steps else [])]
     try:
@@ -80,10 +80,11 @@ def in_process(options, name):
 def summary(entries):
     steps = collections.Counter(entry["step"] if entry["reason"] else "same" for entry in entries)
     lines = [", ".join(f"{step}: {count}" for step, count in steps.items())]
-    named = collections.Counter(" and ".join(entry["named"]) or "nothing" for entry in entries if "named" in entry)
-    lines += [f"same at other sizes, {count}: {names} named" for names, count in named.items()]
-    fixed = collections.Counter(reason for entry in entries for reason in entry.get("fixed", ()))
-    lines += [f"fixed, {count}: {reason}" for reason, count in fixed.most_common(20)]
+    named = collections.Counter("batch and lengths" if len(entry["named"]) > 1 else entry["named"][0] if entry["named"] else "no size"
+                                for entry in entries if "named" in entry and not entry["reason"])
+    lines += [f"same with other sizes, {what}: {count}" for what, count in named.items()]
+    refused = collections.Counter(re.sub(r"\d+", "N", reason) for entry in entries for reason in entry.get("refused", ()))
+    lines += [f"names refused, {count}: {reason}" for reason, count in refused.most_common(20)]
     for step in ("compile", "run", "compare", "sizes"):
         groups = collections.defaultdict(list)
         for entry in entries:
@@ -98,14 +99,14 @@ def summary(entries):
     return "\n".join(lines)
 
 
-def checked(name, options):
-    """What came of one architecture: the step at which it ended, and why; no reason if gradients are the same."""
+def check_architecture(name, options):
+    """The result of one architecture: the step at which it ended, and why; no reason if gradients are the same."""
     import architectures
     import torch
     from cleave_trace import files, tracing
 
     torch.set_num_threads(1)
-    leave_nothing_out(torch.nn.functional)
+    disable_functional_dropout(torch.nn.functional)
     folder = options.work / "gradients" / name.replace(":", ".")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -128,7 +129,7 @@ def checked(name, options):
         return {"step": "compile", "reason": error_of(compiled)}
     if options.steps:
         done = cleave("train", "plan", "--data", path.with_suffix(".inputs.safetensors"), "--steps", str(options.steps),
-                      "--lr", str(RATE), "--json")
+                      "--lr", str(LEARNING_RATE), "--json")
         if done.returncode:
             return {"step": "run", "reason": error_of(done)}
         report = json.loads(done.stdout)
@@ -151,7 +152,7 @@ def checked(name, options):
 
 
 def at_other_sizes(cleave, path, module, example, inputs):
-    """The dimensions that can be named, why others cannot, and a gradient that differs at sizes that were not traced."""
+    """Dimensions that can be named, why others were refused, and a gradient that differs at sizes that were not traced."""
     from safetensors.torch import load_file, save_file
 
     given, refusals = path.with_name("given.safetensors"), []
@@ -177,10 +178,10 @@ def at_other_sizes(cleave, path, module, example, inputs):
             different = difference(load_file(path.with_name("found.safetensors")), wanted, module, again)
             if different:
                 shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in values.items())
-                return {"step": "sizes", "reason": f"at {shapes}: {different}", "named": names, "fixed": refusals}
+                return {"step": "sizes", "reason": f"at {shapes}: {different}", "named": names, "refused": refusals}
         else:
-            return {"named": names, "fixed": refusals}
-    return {"named": [], "fixed": refusals}
+            return {"named": names, "refused": refusals}
+    return {"named": [], "refused": refusals}
 
 
 def ways_to_name(inputs):
@@ -247,26 +248,26 @@ def attempts_hf(model, architectures):
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     default = CONFIG_MAPPING[model]()
-    calm(default)
+    zero_random_fields(default)
     for way in architectures.shrinking.WAYS:
         for variant in range(architectures.inputs.VARIANTS):
             yield "", functools.partial(architectures.build_hf, model, default, way, variant)
 
 
-def calm(config):
+def zero_random_fields(config):
     from cleave_trace import hf_config
     from transformers import PreTrainedConfig
 
     for key, value in vars(config).items():
         if isinstance(value, PreTrainedConfig):
-            calm(value)
+            zero_random_fields(value)
         elif RANDOM_FIELDS.search(key) and isinstance(value, float):
             setattr(config, key, 0.0)
-    for key in OFF:
+    for key in DISABLED_FIELDS:
         hf_config.set_everywhere(config, key, False)
 
 
-def leave_nothing_out(functional):
+def disable_functional_dropout(functional):
     """Dropout gives what it takes, whatever its probability is."""
     for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
         setattr(functional, name, lambda value, *args, **kwargs: value)
@@ -349,7 +350,7 @@ def difference_of_losses(found, module, example):
     import torch
 
     example = (example,) if isinstance(example, torch.Tensor) else example
-    optimizer = torch.optim.AdamW(module.parameters(), lr=RATE)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=LEARNING_RATE)
     for step, got in enumerate(found, 1):
         optimizer.zero_grad()
         torch.manual_seed(0)

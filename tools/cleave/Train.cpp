@@ -27,17 +27,18 @@ using runtime::Trainer;
 
 namespace {
 struct TrainOptions {
-  std::string plan, data, output, checkpoint, shape = "constant", sandbox = "auto";
+  std::string plan, data, output, checkpoint, schedule = "constant", sandbox = "auto";
   bool resumes = false, json = false;
-  uint64_t steps = 0, every = 0, logEvery = 10, timeoutSeconds = 30;
+  uint64_t steps = 0, checkpointEvery = 0, logEvery = 10, timeoutSeconds = 30;
   runtime::TrainerOptions trainer;
 };
 
 /// Measurements of a training run.
 struct TrainReport {
   std::vector<StepResult> steps;
-  /// Of each step.
+  /// Seconds of each step.
   std::vector<double> stepSeconds;
+  /// Wall time of all steps, with log lines and the checkpoints of --checkpoint-every.
   double seconds = 0;
 };
 } // namespace
@@ -132,7 +133,7 @@ static Error trainSteps(Trainer &trainer, const TrainingData &data, const TrainO
       logged = std::chrono::steady_clock::now();
       sinceLog = 0;
     }
-    const bool isDue = options.every > 0 && step->number % options.every == 0;
+    const bool isDue = options.checkpointEvery > 0 && step->number % options.checkpointEvery == 0;
     if (isDue && step->number < options.steps)
       if (Error error = writeCheckpoint(trainer, options.checkpoint))
         return error;
@@ -156,7 +157,7 @@ static Error resume(Trainer &trainer, const TrainOptions &options) {
   return Error::success();
 }
 
-/// Writes the trained weights and the last checkpoint: each although the other fails.
+/// Writes the trained weights and the last checkpoint: each even if the other one fails.
 static Error writeResults(Trainer &trainer, const TrainOptions &options) {
   Error error = Error::success();
   if (!options.output.empty()) {
@@ -189,7 +190,7 @@ static Error trainAndWrite(Trainer &trainer, const TrainOptions &options) {
 }
 
 static Error checkOptions(const TrainOptions &options) {
-  if (options.checkpoint.empty() && (options.every > 0 || options.resumes))
+  if (options.checkpoint.empty() && (options.checkpointEvery > 0 || options.resumes))
     return wrongUsage(llvm::Twine(options.resumes ? "--resume" : "--checkpoint-every") +
                       ": found no --checkpoint, expected its file");
   if (options.trainer.learningRate.warmupSteps > options.steps)
@@ -209,9 +210,9 @@ static Error checkOptions(const TrainOptions &options) {
 static Error train(TrainOptions options) {
   using Kind = runtime::LearningRateSchedule::Kind;
   options.trainer.learningRate.totalSteps = options.steps;
-  options.trainer.learningRate.kind = options.shape == "linear"   ? Kind::Linear
-                                      : options.shape == "cosine" ? Kind::Cosine
-                                                                  : Kind::Constant;
+  options.trainer.learningRate.kind = options.schedule == "linear"   ? Kind::Linear
+                                      : options.schedule == "cosine" ? Kind::Cosine
+                                                                     : Kind::Constant;
   options.trainer.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   options.trainer.session.onTimeout = endWithError;
   SandboxFiles files{options.plan, {options.data}, {options.output, options.checkpoint}};
@@ -253,7 +254,7 @@ static void addTrainingOptions(CLI::App *command, TrainOptions &options) {
           ""))
       ->type_name("RATE");
   command
-      ->add_option("--lr-schedule", options.shape,
+      ->add_option("--lr-schedule", options.schedule,
                    "After --warmup: constant, or falling to 0: linear, cosine")
       ->check(CLI::IsMember({"constant", "linear", "cosine"}).description(""))
       ->capture_default_str()
@@ -282,7 +283,7 @@ static void addFileOptions(CLI::App *command, TrainOptions &options) {
                    "Where to write weights, optimizer state and step count, at the end")
       ->check(notEmpty("a file"))
       ->type_name("FILE");
-  command->add_option("--checkpoint-every", options.every, "Write it every N steps, too")
+  command->add_option("--checkpoint-every", options.checkpointEvery, "Write it every N steps, too")
       ->transform(wholeNumber(1, 1000000000))
       ->type_name("N");
   command->add_flag("--resume", options.resumes, "Go on from the checkpoint");

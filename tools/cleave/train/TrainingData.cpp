@@ -12,7 +12,7 @@ using llvm::Expected;
 using runtime::NamedTensor;
 
 /// Sizes of an input in the example inputs of the plan.
-static std::vector<int64_t> tracedSizes(const plan::Signature &signature, const plan::Input &input) {
+static std::vector<int64_t> exampleSizes(const plan::Signature &signature, const plan::Input &input) {
   std::vector<int64_t> symbols, sizes;
   for (const auto &symbol : signature.symbols)
     symbols.push_back(symbol->traced);
@@ -36,7 +36,7 @@ Expected<TrainingData> TrainingData::read(const runtime::Trainer &trainer, const
     if (found == tensors->end())
       return llvm::createStringError(file + ": input " + input->name + " is missing");
     const at::Tensor &rows = found->tensor;
-    const std::vector<int64_t> sizes = tracedSizes(signature, *input);
+    const std::vector<int64_t> sizes = exampleSizes(signature, *input);
     const at::IntArrayRef wanted(sizes);
     const auto dtype = runtime::scalarTypeOf(input->type->dtype);
     if (dtype && rows.scalar_type() != *dtype)

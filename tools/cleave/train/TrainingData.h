@@ -14,7 +14,6 @@ public:
   /// the same in each batch.
   static llvm::Expected<TrainingData> read(const runtime::Trainer &trainer, const std::string &file);
 
-  uint64_t batches() const { return count; }
   /// The batch of step `step`, from 0 on. After the last batch comes the first.
   std::vector<at::Tensor> batch(uint64_t step) const;
   /// Elements in a batch of the input that holds tokens; where none is known to, samples.

@@ -15,7 +15,7 @@ std::optional<int64_t> savedBytes(const std::vector<ForwardValue> &values, unsig
     if (!needed[value] && !values[value].isRead)
       continue;
     const bool isRecomputed = recomputed >> value & 1;
-    if (isRecomputed && !values[value].mayRecompute || !isRecomputed && !values[value].bytes)
+    if (isRecomputed ? !values[value].mayRecompute : !values[value].bytes)
       return std::nullopt;
     if (!isRecomputed)
       bytes += *values[value].bytes;
