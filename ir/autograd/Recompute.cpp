@@ -59,19 +59,25 @@ StringRef Recomputation::segment(Operation *op) {
   return entry->second;
 }
 
-/// True if `op` may be cloned into the backward pass: a forward operation of a segment, without regions, side
-/// effects and random numbers, whose results no backward operation of another segment reads.
+/// True if a second call gives the same results and changes nothing.
+static bool isRepeatable(Operation *op) {
+  auto call = dyn_cast<OperatorOp>(op);
+  if (!call)
+    return isMemoryEffectFree(op) || isa<ListOp, UnpackOp>(op);
+  return !call.getSchema().writesAnyArgument() && !semanticsOf(call.getName()).hasSideEffects &&
+         !isRandom(call);
+}
+
+/// True if `op` may be cloned into the backward pass: a repeatable forward operation of a segment, without
+/// regions, whose results no backward operation of another segment reads.
 bool Recomputation::mayClone(Operation *op) {
   if (op->getBlock() != &body || isBackward(op) || op->getNumOperands() == 0)
     return false;
   auto [entry, isNew] = cloneable.try_emplace(op, false);
   if (!isNew)
     return entry->second;
-  auto call = dyn_cast<OperatorOp>(op);
-  const bool isRandom = call && call.getSchema().isRandom;
   const StringRef own = segment(op);
-  bool may = op != loss && !own.empty() && op->getNumRegions() == 0 && !isRandom &&
-             (isMemoryEffectFree(op) || isa<ListOp, UnpackOp>(op));
+  bool may = op != loss && !own.empty() && op->getNumRegions() == 0 && isRepeatable(op);
   for (Operation *user : op->getUsers()) {
     Operation *here = body.findAncestorOpInBlock(*user);
     may &= !here || !isBackward(here) || segment(here) == own;

@@ -32,6 +32,8 @@ static double costly(OperatorOp op, const ExampleShapes &shapes) {
 
 /// The operand, if `train` or `training` is false, so that nothing is dropped.
 static Value dropoutIdentity(OperatorOp op) {
+  if (auto p = dyn_cast_or_null<FloatAttr>(op.getConstantArgument("p")); p && p.getValue().isZero())
+    return op->getOperand(0);
   for (StringRef name : {"train", "training"})
     if (auto flag = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument(name)))
       return flag.getValue().isZero() ? op->getOperand(0) : Value();

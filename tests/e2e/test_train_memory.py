@@ -48,6 +48,24 @@ def test_recomputation(trace_model):
     assert found["all"][1] <= found["full"][1]
 
 
+@pytest.mark.parametrize("dropouts", [",attn_pdrop=0,embd_pdrop=0,resid_pdrop=0", ""])
+def test_full_recomputation_saves_the_input_of_each_block(dropouts, trace_model):
+    """As Chen et al. (2016): a block more takes its weights, two states of AdamW, and one activation of the batch."""
+    batch, length, width = 8, 64, 64
+    peak, weights = {}, {}
+    for layers in (4, 8):
+        # Most memory is taken at the logits, between the forward and the backward pass.
+        config = f"n_layer={layers},n_embd={width},n_head=4,vocab_size=3000,n_positions={length}{dropouts}"
+        folder = trace_model("hf:gpt2", "--config", config, "--batch", batch, "--seq", length, "--train").path.parent
+        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--recompute", "full", "-o", "full.plan",
+               cwd=folder)
+        predicted, peak[layers], *_ = peaks("full.plan", folder)
+        assert predicted == peak[layers]
+        weights[layers] = (folder / "full.plan" / "rank-000.safetensors").stat().st_size
+    more = 3 * (weights[8] - weights[4]) + 4 * batch * length * width * 4
+    assert abs(peak[8] - peak[4] - more) <= 0.01 * more
+
+
 def test_selective_recomputation(trace_model):
     """Attention scores are computed again: where attention is composed of products, less memory for the same bits."""
     config = "n_layer=4,n_embd=32,n_head=8,vocab_size=50,n_positions=96"

@@ -80,7 +80,7 @@ def in_process(options, name):
 def summary(entries):
     steps = collections.Counter(entry["step"] if entry["reason"] else "same" for entry in entries)
     lines = [", ".join(f"{step}: {count}" for step, count in steps.items())]
-    named = collections.Counter("batch and lengths" if len(entry["named"]) > 1 else entry["named"][0] if entry["named"] else "no size"
+    named = collections.Counter("batch and lengths" if len(entry["named"]) > 1 else "".join(entry["named"]) or "no size"
                                 for entry in entries if "named" in entry and not entry["reason"])
     lines += [f"same with other sizes, {what}: {count}" for what, count in named.items()]
     refused = collections.Counter(re.sub(r"\d+", "N", reason) for entry in entries for reason in entry.get("refused", ()))
@@ -95,7 +95,8 @@ def summary(entries):
     ratios = sorted((entry["predicted_bytes"] / entry["measured_bytes"], entry["name"]) for entry in entries
                     if entry.get("predicted_bytes"))
     wrong = [f"{name} {ratio:.2f}" for ratio, name in ratios if abs(ratio - 1) > MEMORY]
-    lines.append(f"peak bytes within {MEMORY:.0%}: {len(ratios) - len(wrong)} of {len(ratios)}" + "".join(f", {one}" for one in wrong))
+    lines.append(f"peak bytes within {MEMORY:.0%}: {len(ratios) - len(wrong)} of {len(ratios)}"
+                 + "".join(f", {one}" for one in wrong))
     return "\n".join(lines)
 
 
@@ -129,14 +130,15 @@ def check_architecture(name, options):
         return {"step": "compile", "reason": error_of(compiled)}
     if options.steps:
         done = cleave("train", "plan", "--data", path.with_suffix(".inputs.safetensors"), "--steps", str(options.steps),
-                      "--lr", str(LEARNING_RATE), "--json")
+                      "--lr", str(LEARNING_RATE), "--timeout", str(SECONDS), "--json")
         if done.returncode:
             return {"step": "run", "reason": error_of(done)}
         report = json.loads(done.stdout)
         reason, memory = difference_of_losses(report["losses"], original, example), peaks(cleave, report)
         shutil.rmtree(folder)
         return {"step": "compare", "reason": reason, **memory}
-    done = cleave("run", "plan", "--inputs", path.with_suffix(".inputs.safetensors"), "--outputs", "found.safetensors", "--json")
+    done = cleave("run", "plan", "--inputs", path.with_suffix(".inputs.safetensors"), "--outputs", "found.safetensors",
+                  "--timeout", str(SECONDS), "--json")
     if done.returncode:
         return {"step": "run", "reason": error_of(done)}
     from safetensors.torch import load_file
@@ -171,7 +173,7 @@ def at_other_sizes(cleave, path, module, example, inputs):
             continue
         for (values, again), wanted in zip(examples, expected):
             save_file({name: value.contiguous() for name, value in values.items()}, given)
-            done = cleave("run", "plan", "--inputs", given, "--outputs", "found.safetensors")
+            done = cleave("run", "plan", "--inputs", given, "--outputs", "found.safetensors", "--timeout", str(SECONDS))
             if done.returncode:
                 refusals.append(error_of(done))
                 break
@@ -194,17 +196,22 @@ def ways_to_name(inputs):
 
 
 def resized_inputs(inputs, dimensions):
-    """The inputs at each of SIZES: rows and columns of the example, again from the first where there are more."""
+    """The inputs at each of SIZES: rows and columns of the example; where there are more, again from the first, floats rolled."""
     import torch
 
     for batch, more in SIZES:
         found = dict(inputs)
         for name, names in dimensions.items():
             for dim, kind in enumerate(names):
-                if kind != "_":
-                    size = found[name].size(dim)
-                    index = torch.arange(batch if kind == "batch" else size + more) % size
-                    found[name] = found[name].index_select(dim, index)
+                if kind == "_":
+                    continue
+                size = found[name].size(dim)
+                indices = torch.arange(batch if kind == "batch" else size + more)
+                parts = found[name].index_select(dim, indices % size).unbind(dim)
+                # Equal samples would make batch normalization ill-conditioned.
+                if found[name].is_floating_point():
+                    parts = [part.roll(int(index) // size, -1) if part.dim() else part for index, part in zip(indices, parts)]
+                found[name] = torch.stack(parts, dim)
         yield found
 
 

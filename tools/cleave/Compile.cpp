@@ -115,9 +115,8 @@ static void addGradientOptions(CLI::App *command, GivenGradients &given) {
                                  "Parameters that are trained, with * and ? (all)"))
       ->type_name("PATTERN");
   repeatable(
-      command->add_option(
-          "--recompute", given.options.recompute,
-          "Activations recomputed: of modules, with * and ?; of each layer (full); selective, minimum-cut"))
+      command->add_option("--recompute", given.options.recompute,
+                          "Recomputed activations: of modules with * and ?, full, selective, minimum-cut"))
       ->type_name("PATTERN");
   command
       ->add_option("--optimizer", given.update.optimizer,

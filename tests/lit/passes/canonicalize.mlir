@@ -87,7 +87,7 @@ func.func @unpacked_constant() -> (i64, i64) {
   return %0#0, %0#1 : i64, i64
 }
 
-// What passes its operand on unchanged goes: dropout outside of training, alias.
+// What passes its operand on unchanged goes: dropout outside of training and of nothing, alias.
 // CHECK-LABEL: func.func @identities(
 // CHECK-SAME: %[[X:.*]]: tensor<2xf32>)
 // CHECK-NEXT: return %[[X]]
@@ -96,7 +96,10 @@ func.func @identities(%x: tensor<2xf32>) -> tensor<2xf32> {
   %false = cleave.constant(false) : i1
   %0 = aten.dropout(%x, %p, %false) : (tensor<2xf32>, f64, i1) -> tensor<2xf32>
   %1 = aten.alias(%0) : (tensor<2xf32>) -> tensor<2xf32>
-  return %1 : tensor<2xf32>
+  %zero = cleave.constant(0.0 : f64) : f64
+  %true = cleave.constant(true) : i1
+  %2 = aten.dropout(%1, %zero, %true) : (tensor<2xf32>, f64, i1) -> tensor<2xf32>
+  return %2 : tensor<2xf32>
 }
 
 // Nobody uses it: pure operators, weights and sizes go, in regions too.
