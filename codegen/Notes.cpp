@@ -4,6 +4,7 @@
 #include "ir/ExampleShapes.h"
 #include "ir/OperatorDialect.h"
 #include "ir/autograd/LossAttributes.h"
+#include "ir/autograd/Recompute.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/LimitRange.h"
 #include "passes/Passes.h"
@@ -233,6 +234,12 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                             "what the original does",
                             name, placeOf(call))
                   .str()));
+  if (auto choices = function->getAttrOfType<ArrayAttr>(kNotRecomputedAttr))
+    for (auto choice : choices.getAsRange<StringAttr>())
+      notes.push_back(makeNote("recompute", "", choice.getValue(),
+                               llvm::formatv("--recompute {0}: nothing is recomputed, as the backward pass "
+                                             "needs nothing that this selects",
+                                             choice.getValue())));
   noteUnlisted(function, notes);
   llvm::SetVector<StringRef> kinds;
   for (auto &[op, reason, alwaysFails] : inferred.unknown)

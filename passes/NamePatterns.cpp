@@ -9,7 +9,8 @@ namespace cleave {
 FailureOr<NamePatterns> NamePatterns::parse(Operation *op, ArrayRef<std::string> texts) {
   NamePatterns result;
   result.texts = texts.vec();
-  for (const std::string &text : texts) {
+  // A pattern refers to its text.
+  for (const std::string &text : result.texts) {
     auto pattern = llvm::GlobPattern::create(text);
     if (!pattern)
       return op->emitError() << "pattern \"" << text << "\": " << llvm::toString(pattern.takeError());

@@ -275,8 +275,9 @@ def Recompute : Pass<"recompute", "::mlir::func::FuncOp"> {
     from a generator.
 
     `kind=selective` recomputes attention scores and what is made of them alone. `kind=minimum-cut` recomputes what is cheap
-    (all but contractions and random numbers), so that the fewest bytes are saved; what is in no list of modules is a segment,
-    too.
+    (all but contractions and random numbers), so that the fewest bytes are saved. For these what is in no list of modules is a
+    segment, too. A kind, or a module, of which nothing is recomputed is listed in the attribute `cleave.not_recomputed` of the
+    function.
   }];
   let options = [
     ListOption<"modules", "modules", "std::string", "paths of modules, with * and ?">,

@@ -3,7 +3,7 @@
 #include "ir/OperatorDialect.h"
 #include "passes/NamePatterns.h"
 #include "passes/Passes.h"
-#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
@@ -11,6 +11,18 @@ namespace cleave {
 
 #define GEN_PASS_DEF_RECOMPUTE
 #include "passes/Passes.h.inc"
+
+static StringRef nameOf(RecomputeKind kind) {
+  switch (kind) {
+  case RecomputeKind::Full:
+    return "full";
+  case RecomputeKind::Selective:
+    return "selective";
+  case RecomputeKind::MinimumCut:
+    return "minimum-cut";
+  }
+  llvm_unreachable("unknown kind");
+}
 
 /// Segment of what is in no list of modules, such as embeddings and the loss.
 static constexpr llvm::StringLiteral kOutsideLists = "<outside lists>";
@@ -29,29 +41,52 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     return "";
   }
 
+  /// Fails with a diagnostic if a pattern matches no module.
+  LogicalResult checkPatterns() {
+    llvm::StringSet<> paths;
+    getOperation().walk([&](OperatorOp op) { paths.insert(modulePath(op)); });
+    for (const std::string &text : modules) {
+      auto pattern = NamePatterns::parse(getOperation(), {text});
+      if (failed(pattern))
+        return failure();
+      auto matches = [&](auto &path) { return !shortestMatchingPrefix(*pattern, path.first()).empty(); };
+      if (llvm::any_of(paths, matches))
+        continue;
+      std::string example;
+      for (auto &path : paths)
+        if (std::make_pair(path.first().size(), example) > std::make_pair(example.size(), path.first().str()))
+          example = path.first().str();
+      return getOperation().emitError()
+             << "modules to recompute: found \"" << text << "\", which matches none, expected a module as "
+             << example << ", with * and ?, or full, selective, minimum-cut";
+    }
+    return success();
+  }
+
   void runOnOperation() override {
     auto patterns = NamePatterns::parse(getOperation(), modules);
-    if (failed(patterns))
+    if (failed(patterns) || failed(checkPatterns()))
       return signalPassFailure();
-    bool isFound = patterns->empty();
-    std::string example;
     auto segmentOf = [&](StringRef path) {
-      example = path.size() > example.size() ? path.str() : example;
       std::string segment =
           patterns->empty() ? moduleListItemSegment(path) : shortestMatchingPrefix(*patterns, path);
-      isFound |= !segment.empty();
       if (segment.empty() && patterns->empty() && kind != RecomputeKind::Full)
         segment = kOutsideLists;
       return segment;
     };
-    if (failed(recompute(getOperation(), kind, segmentOf)))
+    auto clones = recompute(getOperation(), kind, segmentOf);
+    if (failed(clones))
       return signalPassFailure();
-    if (!isFound) {
-      getOperation().emitError() << "modules to recompute: found \"" << llvm::join(modules, "\", \"")
-                                 << "\", which matches none, expected a module as " << example
-                                 << ", with * and ?";
-      signalPassFailure();
-    }
+    if (*clones > 0)
+      return;
+    Builder b(&getContext());
+    auto before = getOperation()->getAttrOfType<ArrayAttr>(kNotRecomputedAttr);
+    SmallVector<Attribute> none(before ? before.getValue() : ArrayRef<Attribute>());
+    for (const std::string &module : modules)
+      none.push_back(b.getStringAttr(module));
+    if (modules.empty())
+      none.push_back(b.getStringAttr(nameOf(kind)));
+    getOperation()->setAttr(kNotRecomputedAttr, b.getArrayAttr(none));
   }
 };
 } // namespace

@@ -25,13 +25,20 @@ public:
   Recomputation(func::FuncOp function, const SegmentFn &segmentOf, Operation *loss)
       : function(function), body(function.getBody().front()), loss(loss), segmentOf(segmentOf) {}
 
-  void run(RecomputeKind kind);
+  /// Returns the number of clones.
+  unsigned run(RecomputeKind kind);
 
 private:
-  bool isBackward(Operation *op) const { return loss->isBeforeInBlock(op); }
+  bool isBackward(Operation *op) const {
+    return loss->isBeforeInBlock(op) && !op->hasTrait<OpTrait::IsTerminator>();
+  }
+  /// The operation of the body that is `op`, or has it in a region, if it is of the backward pass; else null.
+  Operation *backwardOperation(Operation *op) const {
+    Operation *here = body.findAncestorOpInBlock(*op);
+    return here && isBackward(here) ? here : nullptr;
+  }
   StringRef segment(Operation *op);
   bool mayClone(Operation *op);
-  bool hasBackwardReader(Operation *op) const;
   bool isReadByOtherSegment(Operation *op);
   bool isRecomputed(Operation *op) { return op && mayClone(op) && (!chosen || chosen->contains(op)); }
   std::vector<Operation *> forwardOperations();
@@ -49,6 +56,7 @@ private:
   llvm::DenseMap<Operation *, bool> cloneable;
   /// Of the operations that may be cloned, those that are; nothing: all.
   std::optional<llvm::DenseSet<Operation *>> chosen;
+  unsigned cloneCount = 0;
 };
 } // namespace
 
@@ -61,11 +69,12 @@ StringRef Recomputation::segment(Operation *op) {
 
 /// True if a second call gives the same results and changes nothing.
 static bool isRepeatable(Operation *op) {
+  if (isMemoryEffectFree(op) || isa<ListOp, UnpackOp>(op))
+    return true;
+  // A dropout of nothing is an operator that draws, by its schema.
   auto call = dyn_cast<OperatorOp>(op);
-  if (!call)
-    return isMemoryEffectFree(op) || isa<ListOp, UnpackOp>(op);
-  return !call.getSchema().writesAnyArgument() && !semanticsOf(call.getName()).hasSideEffects &&
-         !isRandom(call);
+  return call && call.getSchema().isRandom && !isRandom(call) && !call.getSchema().writesAnyArgument() &&
+         !semanticsOf(call.getName()).hasSideEffects;
 }
 
 /// True if `op` may be cloned into the backward pass: a repeatable forward operation of a segment, without
@@ -78,10 +87,9 @@ bool Recomputation::mayClone(Operation *op) {
     return entry->second;
   const StringRef own = segment(op);
   bool may = op != loss && !own.empty() && op->getNumRegions() == 0 && isRepeatable(op);
-  for (Operation *user : op->getUsers()) {
-    Operation *here = body.findAncestorOpInBlock(*user);
-    may &= !here || !isBackward(here) || segment(here) == own;
-  }
+  for (Operation *user : op->getUsers())
+    if (Operation *here = backwardOperation(user))
+      may &= segment(here) == own;
   return cloneable[op] = may;
 }
 
@@ -104,21 +112,11 @@ void Recomputation::chooseAttentionCores() {
   // With them masks and dropout's random numbers, which nothing else in the forward pass reads.
   for (Operation *op : llvm::reverse(operations)) {
     auto isInCore = [&](Operation *user) { return chosen->contains(user); };
-    auto isBackwardOrInCore = [&](Operation *user) {
-      Operation *here = body.findAncestorOpInBlock(*user);
-      return isInCore(user) || (here && isBackward(here));
-    };
+    auto isBackwardOrInCore = [&](Operation *user) { return isInCore(user) || backwardOperation(user); };
     if (!flow.isDifferentiated(op) && llvm::any_of(op->getUsers(), isInCore) &&
         llvm::all_of(op->getUsers(), isBackwardOrInCore))
       chosen->insert(op);
   }
-}
-
-bool Recomputation::hasBackwardReader(Operation *op) const {
-  return llvm::any_of(op->getUsers(), [&](Operation *user) {
-    Operation *here = body.findAncestorOpInBlock(*user);
-    return here && isBackward(here);
-  });
 }
 
 /// True if an operation of another segment that may be cloned reads a result. Its clone would read it, too.
@@ -127,52 +125,60 @@ bool Recomputation::isReadByOtherSegment(Operation *op) {
                       [&](Operation *user) { return mayClone(user) && segment(user) != segment(op); });
 }
 
-/// True if it takes about as long as its operands take to read.
-static bool isCheap(Operation *op) {
+/// True if it takes about as long as its operands and results take to read and write.
+static bool isCheap(Operation *op, const ExampleShapes &shapes) {
   auto call = dyn_cast<OperatorOp>(op);
-  const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
-  return !semantics || (semantics->isKnown && !semantics->isContraction && !semantics->collective &&
-                        !semantics->drawsByKey);
+  if (!call)
+    return true;
+  const OpSemantics &semantics = semanticsOf(call.getName());
+  constexpr double kFlopsPerByte = 10;
+  const OpWork work = workOf(op, shapes);
+  return semantics.isKnown && !semantics.isContraction && !semantics.collective && !semantics.drawsByKey &&
+         work.flops <= kFlopsPerByte * work.bytes;
 }
 
-/// Bytes that saving the results takes; nothing if all of them are views of other values.
-static std::optional<int64_t> bytesToSave(Operation *op, const ExampleShapes &shapes) {
-  bool areViews = true;
-  int64_t bytes = 0;
-  for (Value result : op->getResults()) {
-    // What is returned is there at the end anyway.
-    if (llvm::any_of(result.getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); }))
-      continue;
-    areViews &= storageOf(result) != result || isa<ListOp, TupleOp>(op);
-    bytes += shapes.bytesOf(result);
-  }
-  return areViews ? std::nullopt : std::optional(bytes);
+/// Bytes that saving a value takes; nothing if it is a view of another value.
+static std::optional<int64_t> bytesToSave(Value value, const ExampleShapes &shapes) {
+  // What is returned is there at the end anyway.
+  if (llvm::any_of(value.getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); }))
+    return 0;
+  const bool isView = storageOf(value) != value || isa<ListOp, TupleOp>(value.getDefiningOp());
+  return isView ? std::nullopt : std::optional(shapes.bytesOf(value));
 }
 
 void Recomputation::chooseByMinimumCut() {
   const ExampleShapes shapes(function);
-  const std::vector<Operation *> operations = forwardOperations();
   std::vector<ForwardValue> values;
-  llvm::DenseMap<Operation *, unsigned> index;
-  for (Operation *op : operations) {
+  llvm::DenseMap<Value, unsigned> index;
+  for (Operation *op : forwardOperations()) {
     if (op->getNumOperands() == 0)
       continue;
-    index[op] = values.size();
-    ForwardValue &value = values.emplace_back();
-    value.bytes = bytesToSave(op, shapes);
-    value.mayRecompute = mayClone(op) && isCheap(op) && !isReadByOtherSegment(op);
-    value.isRead = hasBackwardReader(op);
-    if (!value.mayRecompute && !value.bytes)
-      value.bytes = shapes.bytesOf(storageOf(op->getResult(0)));
+    SmallVector<unsigned, 2> operands;
     for (Value operand : op->getOperands())
-      if (auto maker = index.find(operand.getDefiningOp()); maker != index.end())
-        value.operands.push_back(maker->second);
+      if (auto known = index.find(operand); known != index.end())
+        operands.push_back(known->second);
+    // Operations with regions read what the forward pass saves.
+    auto isRegionReader = [&](Operation *user) {
+      Operation *here = backwardOperation(user);
+      return here && here->getNumRegions() > 0;
+    };
+    const bool mayRecompute = mayClone(op) && isCheap(op, shapes) && !isReadByOtherSegment(op) &&
+                              llvm::none_of(op->getUsers(), isRegionReader);
+    for (Value result : op->getResults()) {
+      index[result] = values.size();
+      std::optional<int64_t> bytes = bytesToSave(result, shapes);
+      if (!mayRecompute && !bytes)
+        bytes = shapes.bytesOf(storageOf(result));
+      const bool isRead =
+          llvm::any_of(result.getUsers(), [&](Operation *user) { return backwardOperation(user); });
+      values.push_back({bytes, mayRecompute, isRead, operands});
+    }
   }
   const std::vector<bool> recomputed = recomputedByMinimumCut(values);
   chosen.emplace();
-  for (auto [op, number] : index)
+  for (auto [value, number] : index)
     if (recomputed[number])
-      chosen->insert(op);
+      chosen->insert(value.getDefiningOp());
 }
 
 //===- Cloning ------------------------------------------------------------===//
@@ -191,8 +197,10 @@ void Recomputation::clone(Operation *op, StringRef name, OpBuilder &b, IRMapping
     if (due.size() > size)
       continue;
     due.pop_back();
-    if (!clones.contains(top))
-      clones.map(top, b.clone(*top, clones));
+    if (clones.contains(top))
+      continue;
+    clones.map(top, b.clone(*top, clones));
+    ++cloneCount;
   }
 }
 
@@ -210,7 +218,7 @@ void Recomputation::addClones(StringRef name, ArrayRef<Operation *> users) {
   }
 }
 
-void Recomputation::run(RecomputeKind kind) {
+unsigned Recomputation::run(RecomputeKind kind) {
   if (kind == RecomputeKind::Selective)
     chooseAttentionCores();
   if (kind == RecomputeKind::MinimumCut)
@@ -224,6 +232,7 @@ void Recomputation::run(RecomputeKind kind) {
         readers[segment(&op)].push_back(&op);
   for (auto &[name, users] : readers)
     addClones(name, users);
+  return cloneCount;
 }
 
 /// The operation that makes the loss; of a loss that is a sum over micro-batches, that of one of them.
@@ -239,14 +248,12 @@ static Operation *lossOperation(func::FuncOp function, Value result) {
   return result.getDefiningOp();
 }
 
-LogicalResult recompute(func::FuncOp function, RecomputeKind kind, const SegmentFn &segmentOf) {
+FailureOr<unsigned> recompute(func::FuncOp function, RecomputeKind kind, const SegmentFn &segmentOf) {
   Operation *terminator = function.getBody().front().getTerminator();
   for (OpOperand &result : terminator->getOpOperands())
     if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
-      if (Operation *loss = lossOperation(function, result.get())) {
-        Recomputation(function, segmentOf, loss).run(kind);
-        return success();
-      }
+      if (Operation *loss = lossOperation(function, result.get()))
+        return Recomputation(function, segmentOf, loss).run(kind);
   return function.emitError() << "found no loss among the results, expected a function with gradients; run "
                               << "differentiate first";
 }

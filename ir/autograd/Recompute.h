@@ -14,6 +14,9 @@ using SegmentFn = std::function<std::string(llvm::StringRef path)>;
 /// Each item of a ModuleList is a segment (`h.3`, for `h.3.mlp`).
 std::string moduleListItemSegment(llvm::StringRef path);
 
+/// On a function: the kinds of recomputation (strings) that found nothing to recompute.
+inline constexpr llvm::StringLiteral kNotRecomputedAttr = "cleave.not_recomputed";
+
 /// What is recomputed of a segment, and not saved.
 enum class RecomputeKind {
   /// All activations (Chen et al. 2016).
@@ -21,18 +24,22 @@ enum class RecomputeKind {
   /// Attention cores alone (Korthikanti et al. 2022); see attentionCores.
   Selective,
   /// Activations that are cheap to compute, chosen so that the fewest bytes are saved: results of known
-  /// operators other than contractions and random ones. See recomputedByMinimumCut.
+  /// operators whose time goes to memory, other than contractions and random ones. See
+  /// recomputedByMinimumCut.
   MinimumCut,
 };
 
 /// Activation recomputation (checkpointing). Clones forward operations in front of the first backward
 /// operation of their segment that reads them, in place of saving their results. Saved for the backward pass
 /// are inputs of a segment, values that backward operations of other segments read, and results of operators
-/// that draw from a generator. Run it after passes that merge equal operations (CSE), which would undo it.
+/// that draw from a generator, and what operations with regions read. That may be more than without
+/// recomputation, if the backward pass needs none of a segment's inputs. Run it after passes that merge equal
+/// operations (CSE), which would undo it.
 ///
 /// Operations after the loss (kLossAttr) are the backward pass. Fails with a diagnostic if no result is
-/// marked as the loss.
-mlir::LogicalResult recompute(mlir::func::FuncOp function, RecomputeKind kind, const SegmentFn &segmentOf);
+/// marked as the loss. Returns the number of clones.
+mlir::FailureOr<unsigned> recompute(mlir::func::FuncOp function, RecomputeKind kind,
+                                    const SegmentFn &segmentOf);
 
 } // namespace cleave
 

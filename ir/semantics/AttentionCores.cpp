@@ -26,51 +26,65 @@ public:
   std::vector<AttentionCore> find(llvm::ArrayRef<Operation *> operations);
 
 private:
-  /// True if the value comes from an inner product without a contraction in between. Adds the operations on
-  /// the way to the core that is last in `cores`.
-  bool leadsFromProduct(Value value);
+  AttentionCore coreBefore(Operation *last);
 
   const GradientFlow &flow;
-  std::vector<AttentionCore> cores;
-  llvm::DenseMap<Operation *, size_t> coreOf;
-  /// Operations that were looked at for the last core.
-  llvm::DenseSet<Operation *> seen;
+  llvm::DenseMap<Operation *, unsigned> position;
+  /// Inner products, and what is made of them up to the next contraction.
+  llvm::DenseSet<Operation *> fromProduct;
+  llvm::DenseSet<Operation *> inCore;
 };
 } // namespace
 
-bool CoreFinder::leadsFromProduct(Value value) {
-  auto op = value.getDefiningOp<OperatorOp>();
-  if (!op || semanticsOf(op.getName()).collective)
-    return false;
-  const size_t core = cores.size() - 1;
-  if (auto known = coreOf.find(op); known != coreOf.end())
-    return known->second == core;
-  if (!seen.insert(op).second)
-    return false;
-  bool leads = isInnerProduct(op, flow);
-  if (!isContraction(op))
-    for (Value operand : op->getOperands())
-      leads |= leadsFromProduct(operand);
-  if (leads) {
-    coreOf[op] = core;
-    cores.back().operations.push_back(op);
+/// The operations that lead to `last` from an inner product without a contraction in between, other than
+/// those of cores that are known.
+AttentionCore CoreFinder::coreBefore(Operation *last) {
+  std::vector<Operation *> reached, pending{last};
+  llvm::DenseSet<Operation *> seen{last};
+  while (!pending.empty()) {
+    Operation *op = pending.back();
+    pending.pop_back();
+    if (op != last)
+      reached.push_back(op);
+    if (op == last || !isContraction(op))
+      for (Value operand : op->getOperands())
+        if (Operation *maker = operand.getDefiningOp();
+            fromProduct.contains(maker) && !inCore.contains(maker) && seen.insert(maker).second)
+          pending.push_back(maker);
   }
-  return leads;
+  llvm::sort(reached, [&](Operation *a, Operation *b) { return position[a] < position[b]; });
+  AttentionCore core{{}, last};
+  llvm::DenseSet<Operation *> leading;
+  for (Operation *op : reached)
+    if (isInnerProduct(op, flow) ||
+        (!isContraction(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
+          return leading.contains(operand.getDefiningOp());
+        }))) {
+      leading.insert(op);
+      core.operations.push_back(op);
+    }
+  return core;
 }
 
 std::vector<AttentionCore> CoreFinder::find(llvm::ArrayRef<Operation *> operations) {
+  std::vector<AttentionCore> cores;
   for (Operation *op : operations) {
-    if (!isInnerProduct(op, flow))
+    position[op] = position.size();
+    if (isInnerProduct(op, flow)) {
+      AttentionCore core = coreBefore(op);
+      inCore.insert(core.operations.begin(), core.operations.end());
+      if (!core.operations.empty())
+        cores.push_back(std::move(core));
+      fromProduct.insert(op);
       continue;
-    cores.push_back({{}, op});
-    seen.clear();
-    bool leads = false;
-    for (Value operand : op->getOperands())
-      leads |= leadsFromProduct(operand);
-    if (!leads)
-      cores.pop_back();
+    }
+    auto call = dyn_cast<OperatorOp>(op);
+    auto isFromProduct = [&](Value operand) { return fromProduct.contains(operand.getDefiningOp()); };
+    if (call && !isContraction(op) && !semanticsOf(call.getName()).collective &&
+        llvm::any_of(op->getOperands(), isFromProduct))
+      fromProduct.insert(op);
   }
-  return std::move(cores);
+  return cores;
 }
 
 std::vector<AttentionCore> attentionCores(llvm::ArrayRef<Operation *> operations, const GradientFlow &flow) {

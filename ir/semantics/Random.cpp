@@ -105,7 +105,8 @@ static Value exponentialForm(OperatorOp op, const KeyedDraw &draw) {
 /// dropout(input, p, train), as libtorch composes it.
 static Value dropoutForm(OperatorOp op, const KeyedDraw &draw) {
   const auto p = constantReal(op, "p");
-  if (!p || !(*p >= 0 && *p < 1))
+  auto train = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument("train"));
+  if (!p || !(*p >= 0 && *p < 1) || !train || train.getValue().isZero())
     return {};
   Value kept = draw.real(1 - *p);
   return draw.call("aten.mul.Tensor",

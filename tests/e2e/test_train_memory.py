@@ -1,11 +1,14 @@
 """Memory of a training step: predicted, recomputed, and within a limit."""
 
+import re
+
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from conftest import cleave
-from test_train import Narrow, Repeats, one_thread, traced  # noqa: F401
+from test_train import Narrow, Normalized, Repeats, one_thread, traced  # noqa: F401
 
 
 def peaks(plan, folder):
@@ -88,12 +91,53 @@ def test_recomputation_of_microbatches(trace_model):
     config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
     folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
     found = {}
-    for name, options in {"saved": (), "recomputed": ("--recompute", "full")}.items():
+    for name, options in {"saved": (), "cheap": ("--recompute", "minimum-cut"), "recomputed": ("--recompute", "full")}.items():
         cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--microbatches", 2, *options,
                "-o", f"{name}.plan", cwd=folder)
         found[name] = peaks(f"{name}.plan", folder)
-    assert found["recomputed"][2] == found["saved"][2]
+    assert found["recomputed"][2] == found["saved"][2] == found["cheap"][2]
+    assert found["recomputed"][1] < found["cheap"][1] < found["saved"][1]
     assert found["recomputed"][1] < 0.75 * found["saved"][1]
+
+
+@pytest.mark.parametrize("model", [Normalized, Repeats])
+def test_recomputation_keeps_what_a_step_writes(model, tmp_path):
+    """Running statistics, and weights that are used often: the same bits, whatever is recomputed."""
+    traced(model, tmp_path)
+    found = {}
+    for kind in ("none", "full", "selective", "minimum-cut"):
+        said = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train",
+                      *(() if kind == "none" else ("--recompute", kind)), "-o", f"{kind}.plan", cwd=tmp_path)
+        # Neither has attention.
+        assert ("--recompute selective: nothing is recomputed" in said.out) == (kind == "selective")
+        found[kind] = peaks(f"{kind}.plan", tmp_path)
+    for _, _, losses, weights in found.values():
+        assert losses == found["none"][2]
+        assert all(torch.equal(weights[key], tensor) for key, tensor in found["none"][3].items())
+
+
+class Wide(nn.Module):
+    """An item of a list whose inputs, which its backward pass does not need, are larger than what it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.items = nn.Linear(8, 4000), nn.ModuleList([nn.Linear(8, 8)])
+
+    def forward(self, x, labels):
+        wide = self.first(x)
+        return nn.functional.cross_entropy(self.items[0](wide.exp().sum(-1, keepdim=True).expand(-1, 8)), labels)
+
+
+def test_what_is_cheap_may_fit_where_all_does_not(tmp_path):
+    traced(Wide, tmp_path)
+    options = ("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train")
+    cleave(*options, "--recompute", "minimum-cut", "-o", "cheap.plan", cwd=tmp_path)
+    needed = cleave("inspect", "cheap.plan", "--format", "json", cwd=tmp_path).json()["stages"][0]["predicted_peak_bytes"]
+    cleave(*options, "--device-memory", f"{needed}B", "-o", "limited.plan", cwd=tmp_path)
+    said = cleave(*options, "--device-memory", "1kB", "-o", "refused.plan", cwd=tmp_path, status=1)
+    least = int(re.search(r"a step takes (\d+) bytes", said.err).group(1))
+    assert least <= needed
+    cleave(*options, "--device-memory", f"{least}B", "-o", "least.plan", cwd=tmp_path)
 
 
 def test_recomputation_within_a_limit_of_memory(trace_model):

@@ -55,3 +55,40 @@ func.func @attention(%x: tensor<2x6x4xf32>) -> (tensor<f32> {cleave.name = "loss
   %l = aten.sum(%o, %none) : (tensor<2x6x4xf32>, none) -> tensor<f32> loc("out")
   return %l : tensor<f32>
 }
+
+// A write of a state has no result, and is not repeated.
+// CUT-LABEL: func.func @writes(
+// CUT: %[[H:.*]] = aten.linear(
+// CUT: cleave.write_state "s" %[[H]]
+// CUT: %[[E:.*]] = aten.exp(%[[H]])
+// CUT: aten.sin(%[[E]])
+// CUT-NOT: cleave.write_state
+// CUT: aten.cos(%[[E]])
+// CUT: return
+func.func @writes(%x: tensor<8x4xf32>) -> (tensor<f32> {cleave.name = "loss"}) {
+  %w = cleave.param "w" {role = "parameter"} : tensor<16x4xf32>
+  %init = cleave.param "s" {role = "buffer"} : tensor<8x16xf32>
+  %none = cleave.constant(unit) : none
+  %s = cleave.read_state "s" from %init : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %0 = aten.linear(%x, %w, %none) : (tensor<8x4xf32>, tensor<16x4xf32>, none) -> tensor<8x16xf32> loc("up")
+  cleave.write_state "s" %0 : tensor<8x16xf32> loc("up")
+  %1 = aten.exp(%0) : (tensor<8x16xf32>) -> tensor<8x16xf32> loc("act")
+  %2 = aten.sin(%1) : (tensor<8x16xf32>) -> tensor<8x16xf32> loc("act")
+  %3 = aten.sum(%2, %none) : (tensor<8x16xf32>, none) -> tensor<f32> loc("out")
+  return %3 : tensor<f32>
+}
+
+// What is returned is there anyway, and is not computed again.
+// CUT-LABEL: func.func @returns(
+// CUT: aten.linear(
+// CUT: %[[E:.*]] = aten.exp(
+// CUT-NOT: aten.exp(
+// CUT: return %{{.*}}, %[[E]],
+func.func @returns(%x: tensor<8x4xf32>) -> (tensor<f32> {cleave.name = "loss"}, tensor<8x16xf32>) {
+  %w = cleave.param "w" {role = "parameter"} : tensor<16x4xf32>
+  %none = cleave.constant(unit) : none
+  %0 = aten.linear(%x, %w, %none) : (tensor<8x4xf32>, tensor<16x4xf32>, none) -> tensor<8x16xf32> loc("up")
+  %1 = aten.exp(%0) : (tensor<8x16xf32>) -> tensor<8x16xf32> loc("act")
+  %2 = aten.sum(%1, %none) : (tensor<8x16xf32>, none) -> tensor<f32> loc("out")
+  return %2, %1 : tensor<f32>, tensor<8x16xf32>
+}

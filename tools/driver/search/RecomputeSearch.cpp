@@ -11,7 +11,8 @@ using llvm::Expected;
 /// As GradientOptions::recompute.
 using Choice = std::vector<std::string>;
 
-/// The items of lists of modules, in the order in which the model calls them.
+/// The items of lists of modules, in the order in which the model calls them, but those whose names would be
+/// other patterns.
 static std::vector<std::string> moduleListItems(mlir::ModuleOp model) {
   llvm::SetVector<llvm::StringRef> items;
   model.walk([&](OperatorOp op) {
@@ -19,8 +20,10 @@ static std::vector<std::string> moduleListItems(mlir::ModuleOp model) {
       items.insert(item);
   });
   std::vector<std::string> names;
+  auto isPlain = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '-'; };
   for (llvm::StringRef item : items)
-    names.push_back(item.str());
+    if (llvm::all_of(item, isPlain))
+      names.push_back(item.str());
   return names;
 }
 
@@ -39,7 +42,7 @@ public:
 private:
   /// Predicted bytes at the peak of a step.
   Expected<int64_t> peakOf(const Choice &recomputed) const;
-  llvm::Error tooLittle(int64_t peak, llvm::StringRef remedy) const;
+  llvm::Error tooLittle(int64_t peak, const llvm::Twine &remedy) const;
 
   const CompileOptions &options;
   const ModelSource &source;
@@ -59,7 +62,7 @@ Expected<int64_t> RecomputeSearch::peakOf(const Choice &recomputed) const {
   return (*plan)->predictions.front()->peak_bytes;
 }
 
-llvm::Error RecomputeSearch::tooLittle(int64_t peak, llvm::StringRef remedy) const {
+llvm::Error RecomputeSearch::tooLittle(int64_t peak, const llvm::Twine &remedy) const {
   return llvm::createStringError(options.model + ": a step takes " + llvm::Twine(peak) +
                                  " bytes at its peak, its device has " + llvm::Twine(limit) + "; " + remedy +
                                  " (--device-memory " + llvm::Twine(peak) + "B)");
@@ -81,15 +84,21 @@ Expected<Choice> RecomputeSearch::run() {
     choice.insert(choice.end(), items.begin(), items.begin() + count);
     return choice;
   };
-  auto least = peakOf(cheapAndFirst(items.size()));
-  if (!least)
-    return least.takeError();
-  if (*least > limit)
-    return tooLittle(*least,
-                     "use a smaller batch, micro-batches, or more memory; all activations that can be "
-                     "are recomputed already");
+  auto cheap = peakOf(cheapAndFirst(0));
+  if (!cheap)
+    return cheap.takeError();
+  if (*cheap <= limit)
+    return cheapAndFirst(0);
+  auto all = peakOf(cheapAndFirst(items.size()));
+  if (!all)
+    return all.takeError();
+  if (*all > limit)
+    return tooLittle(std::min({*peak, *cheap, *all}),
+                     llvm::Twine("use a smaller batch, ") +
+                         (options.gradients->update ? "micro-batches, " : "") +
+                         "or more memory; recomputation alone does not do");
   // Bisection: the more items are recomputed, the fewer bytes wait for the backward pass.
-  size_t begin = 0, fits = items.size();
+  size_t begin = 1, fits = items.size();
   while (begin < fits) {
     const size_t middle = (begin + fits) / 2;
     auto found = peakOf(cheapAndFirst(middle));
