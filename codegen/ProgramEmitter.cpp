@@ -4,6 +4,7 @@
 #include "codegen/plan/OperatorName.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 
@@ -29,7 +30,33 @@ uint32_t ProgramEmitter::slot(Value value) const {
   return found == slots.end() ? UINT32_MAX : found->second;
 }
 
+/// Gives the body of a vjp copies of what it uses from outside, but for constants and sizes, which it may
+/// use: CSE has merged equal operations inside and outside.
+static void copyIntoBody(VjpOp vjp) {
+  Block &body = vjp->getRegion(0).front();
+  auto isOutside = [&](Value value) { return !vjp->isAncestor(value.getParentBlock()->getParentOp()); };
+  IRMapping copies;
+  OpBuilder b = OpBuilder::atBlockBegin(&body);
+  std::function<void(Value)> copy = [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op || !isOutside(value) || isa<ConstantOp, SizeOp, ParamOp>(op) || copies.contains(value))
+      return;
+    llvm::for_each(op->getOperands(), copy);
+    b.clone(*op, copies);
+  };
+  vjp->walk([&](Operation *inner) {
+    if (inner == vjp)
+      return;
+    for (OpOperand &operand : inner->getOpOperands())
+      if (isOutside(operand.get())) {
+        copy(operand.get());
+        operand.set(copies.lookupOrDefault(operand.get()));
+      }
+  });
+}
+
 FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
+  op.walk([](VjpOp vjp) { copyIntoBody(vjp); });
   program = std::make_unique<plan::Program>();
   stage = program->stage = op.getIndex();
   program->phase = planPhaseOf(op.getPhase());

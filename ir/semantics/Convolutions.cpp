@@ -260,6 +260,8 @@ int64_t ConvolutionMemory::ofInputGradient() const {
   auto rounded = [](int64_t channels) -> int64_t { return llvm::alignTo(channels, kBlock); };
   if (!isOneDnns())
     return isMatrix() ? 0 : columns();
+  if (layout == Layout::ChannelsLast)
+    return isMatrix() ? 0 : isDepthwise() ? bytes(weight) : 2 * bytes(weight) + threads * kThreadBytes;
   const int64_t blocks = bytes(input, rounded(input[1]));
   const int64_t weights =
       isDepthwise() ? bytes(weight) : rounded(weight[0]) * rounded(weight[1]) * points(weight) * element;
@@ -270,12 +272,20 @@ int64_t ConvolutionMemory::ofInputGradient() const {
 /// Input and gradient of the result are copied into blocks. Kernels that are too wide for that, and depthwise
 /// ones, multiply the columns of an image, with four copies of the gradient.
 int64_t ConvolutionMemory::ofWeightGradient() const {
-  constexpr int64_t kWidest = 14, kCopies = 4;
+  constexpr int64_t kWidest = 14, kWidestDepthwise = 3, kCopies = 4;
   auto rounded = [](int64_t channels) -> int64_t { return llvm::alignTo(channels, kBlock); };
   if (!isOneDnns())
     return isMatrix() ? 0 : columns();
-  if (isDepthwise() || weight.back() > kWidest)
-    return std::min(threads, input[0]) * (columns() + kCopies * bytes(weight));
+  const bool isNarrowDepthwise = isDepthwise() && weight.back() <= kWidestDepthwise && !isDilated;
+  if (layout == Layout::ChannelsLast) {
+    if (isDepthwise())
+      return (isNarrowDepthwise ? 2 : kBlock * kBlock) * bytes(weight);
+    return isMatrix() ? (threads > 1 ? threads * bytes(weight) : 0) : 3 * bytes(weight);
+  }
+  // Threads take images, or, from four on, groups.
+  const int64_t buffers = !isDepthwise() ? std::min(threads, input[0]) : threads < 4 ? 1 : threads;
+  if ((isDepthwise() && !isNarrowDepthwise) || weight.back() > kWidest)
+    return buffers * (columns() + kCopies * bytes(weight));
   const int64_t before = bytes(result, rounded(result[1])) +
                          (isFirst() ? 0 : bytes(input, rounded(input[1]))) +
                          (isPointwise() ? 2 * bytes(weight) : 0);

@@ -115,14 +115,14 @@ void checkRange(const at::Tensor &indices, int64_t end) {
 }
 
 /// The gradient of max pooling over the last `spatial` dimensions: gradient, input, …, indices. Indices count
-/// positions of one channel.
+/// positions of one channel; they are dense, as the input is or row-major.
 template <int64_t spatial> static void checkPool(ArrayRef<IValue> arguments) {
   const at::Tensor &gradient = tensorOf(arguments[0]), &input = tensorOf(arguments[1]),
                    &indices = tensorOf(arguments.back());
   checkSameSizes(gradient, indices);
   TORCH_CHECK(input.dim() == gradient.dim() && input.dim() > spatial &&
                   input.scalar_type() == gradient.scalar_type() && indices.scalar_type() == at::kLong &&
-                  indices.is_contiguous(),
+                  (indices.is_contiguous() || indices.is_contiguous(input.suggest_memory_format())),
               "found a gradient ", gradient.sizes(), " of an input ", input.sizes());
   const int64_t leading = input.dim() - spatial;
   TORCH_CHECK(input.sizes().slice(0, leading) == gradient.sizes().slice(0, leading), "found a gradient ",

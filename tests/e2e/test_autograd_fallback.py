@@ -54,6 +54,16 @@ class CumulativeProducts(Repeats):
         return {"loss": self.second(torch.cumprod(self.first(x), 0)).mean() + 0 * lengths.sum()}
 
 
+class SharedSizes(Repeats):
+    """Computes with a size in a branch on data as outside of it."""
+
+    def forward(self, x, lengths):
+        hidden = torch.tanh(self.first(x)).view(2 * x.size(0), 3)
+        if bool((x.sum() > 0).item()):
+            hidden = hidden * hidden.cos().view(2 * x.size(0), 3)
+        return {"loss": hidden.square().mean()}
+
+
 INPUTS = {"x": torch.linspace(-1, 1, 32).view(4, 8).sin(), "lengths": torch.tensor([1, 3, 0, 2])}
 
 
@@ -88,6 +98,16 @@ def test_formulas_that_differ_between_sizes(tmp_path):
     for rows in (4, 3, 1):
         inputs = {**INPUTS, "x": INPUTS["x"][:rows]}
         check(run(tmp_path, inputs), gradients_of(module, module(**inputs)["loss"]))
+
+
+def test_sizes_inside_and_outside_of_a_branch(tmp_path):
+    module = saved(SharedSizes, tmp_path, scripted=True)
+    compiled(tmp_path, "--gradients", "--dynamic", "x=rows,_")
+    for rows in (4, 3):
+        for sign in (1, -1):
+            inputs = {**INPUTS, "x": sign * (INPUTS["x"][:rows] + 0.1)}
+            found, expected = run(tmp_path, inputs), gradients_of(module, module(**inputs)["loss"])
+            check(found, {name: gradient for name, gradient in expected.items() if gradient is not None})
 
 
 @pytest.mark.parametrize("module_class", (Repeats, Branches))

@@ -113,6 +113,18 @@ class Attends(nn.Module):
         return {"loss": attended.sum()}
 
 
+class Pools(Classifier):
+    """Pools a value whose channels are last in memory, as its indices then are."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 4)
+
+    def forward(self, x):
+        channels = self.body(x.view(1, 4, 4, -1).repeat(1, 1, 1, 4)).permute(0, 3, 1, 2)
+        return {"loss": nn.functional.max_pool2d(channels, 2).square().mean()}
+
+
 class Stops(Classifier):
     def forward(self, x):
         with torch.no_grad():
@@ -178,6 +190,14 @@ def test_attention_with_repeated_operands(tmp_path):
     module = saved("Attends", inputs, tmp_path)
     compiled(tmp_path)
     check(run(tmp_path, inputs), gradients_of(module, module(**inputs)["loss"]))
+
+
+def test_pooling_of_channels_that_are_last_in_memory(tmp_path):
+    inputs = {"x": torch.randn(2, 32)}
+    module = saved("Pools", inputs, tmp_path)
+    compiled(tmp_path)
+    found, expected = run(tmp_path, inputs), gradients_of(module, module(**inputs)["loss"])
+    check(found, {name: gradient for name, gradient in expected.items() if gradient is not None})
 
 
 def test_frozen_parameters_have_none_unless_they_are_named(tmp_path):

@@ -12,6 +12,7 @@ import copy
 import functools
 import inspect
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -22,6 +23,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 300  # for one architecture
 LEARNING_RATE = 1e-4
 SIZES = ((3, -5), (5, 7))  # two batches that are not traced, with what is added to each length
+EXACT = 1e-6  # of a gradient in float64
 MEMORY = 0.03  # that a predicted peak may be off
 # Random numbers come from configurations, from modules, and from direct calls of torch.nn.functional; each has a switch of its own.
 RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdrop|survival")
@@ -78,7 +80,8 @@ def in_process(options, name):
 
 
 def summary(entries):
-    steps = collections.Counter(entry["step"] if entry["reason"] else "same" for entry in entries)
+    steps = collections.Counter(entry["step"] if entry["reason"] else "same in float64" if "in_float32" in entry else "same"
+                                for entry in entries)
     lines = [", ".join(f"{step}: {count}" for step, count in steps.items())]
     named = collections.Counter("batch and lengths" if len(entry["named"]) > 1 else "".join(entry["named"]) or "no size"
                                 for entry in entries if "named" in entry and not entry["reason"])
@@ -122,7 +125,9 @@ def check_architecture(name, options):
         return {"step": "trace", "reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
 
     def cleave(*arguments):
-        return subprocess.run([options.bin / "cleave", *arguments], capture_output=True, text=True, cwd=folder, timeout=SECONDS)
+        # One thread, for which memory is predicted where no machine file says otherwise.
+        return subprocess.run([options.bin / "cleave", *arguments], capture_output=True, text=True, cwd=folder, timeout=SECONDS,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     compiled = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"),
                       "--train" if options.steps else "--gradients", "--json", "-o", "plan")
@@ -143,14 +148,40 @@ def check_architecture(name, options):
         return {"step": "run", "reason": error_of(done)}
     from safetensors.torch import load_file
 
-    reason = difference(load_file(folder / "found.safetensors"), expected, original, example)
+    reason, in_float32 = difference(load_file(folder / "found.safetensors"), expected, original, example), ""
     if reason and "random numbers" in compiled.stdout:
         reason = "draws random numbers: " + reason
+    elif reason:
+        in_float32, reason = reason, difference_in_float64(cleave, path, original, example, (), example)
     memory = peaks(cleave, json.loads(done.stdout))
     sizes = {} if reason else at_other_sizes(cleave, path, original, example, trace.inputs)
     if not sizes.get("reason"):
         shutil.rmtree(folder)
-    return {"step": "compare", "reason": reason, **memory, **sizes}
+    return {"step": "compare", "reason": reason, **({"in_float32": in_float32} if in_float32 else {}), **memory, **sizes}
+
+
+def difference_in_float64(cleave, path, module, example, options, given):
+    """A gradient of the module in float64 that differs from PyTorch's, where float32 does not tell; compiled with `options`."""
+    from cleave_trace import files, tracing
+    from safetensors.torch import load_file, save_file
+
+    path = path.with_name("exact.pt")
+    exact, given = copy.deepcopy(module).double(), doubled(given)
+    files.write(tracing.trace(copy.deepcopy(exact), doubled(example), train=True), path)
+    done = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"), "--gradients", *options, "-o", "exact")
+    if not done.returncode:
+        named = tracing.trace(copy.deepcopy(exact), given, train=True).inputs
+        save_file({name: value.contiguous() for name, value in named.items()}, path.with_name("given.safetensors"))
+        done = cleave("run", "exact", "--inputs", "given.safetensors", "--outputs", "found.safetensors", "--timeout", str(SECONDS))
+    if done.returncode:
+        return error_of(done)
+    found, expected = load_file(path.with_name("found.safetensors")), gradients(exact, given)
+    largest = max(float(gradient.abs().max()) for gradient in expected.values())
+    for name, gradient in expected.items():
+        error = float((found[f"grad.{name}"] - gradient).abs().max()) if f"grad.{name}" in found else 0.0
+        if not error <= EXACT * float(gradient.abs().max()) + 1e-4 * EXACT * largest:
+            return f"in float64 {name} differs by {error:.2g} of {float(gradient.abs().max()):.2g}"
+    return ""
 
 
 def at_other_sizes(cleave, path, module, example, inputs):
@@ -178,6 +209,8 @@ def at_other_sizes(cleave, path, module, example, inputs):
                 refusals.append(error_of(done))
                 break
             different = difference(load_file(path.with_name("found.safetensors")), wanted, module, again)
+            if different:
+                different = difference_in_float64(cleave, path, module, example, options, again)
             if different:
                 shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in values.items())
                 return {"step": "sizes", "reason": f"at {shapes}: {different}", "named": names, "refused": refusals}

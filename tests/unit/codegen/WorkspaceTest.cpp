@@ -23,13 +23,14 @@ protected:
   }
   void TearDown() override { at::set_num_threads(width); }
 
-  /// Most bytes beyond the result while the call runs; the first tensor's channels may lie last.
-  int64_t measured(const OperatorCall &call, int threads, bool hasChannelsLast) {
+  /// Most bytes beyond the result while the call runs. \param channelsLast  tensors, from the first on, whose
+  /// channels lie last.
+  int64_t measured(const OperatorCall &call, int threads, int channelsLast) {
     at::set_num_threads(threads);
     c10::InferenceMode inference;
     std::vector<c10::IValue> operands = call.makeOperands(1);
-    if (hasChannelsLast)
-      operands[0] = operands[0].toTensor().contiguous(at::MemoryFormat::ChannelsLast);
+    for (int i = 0; i < channelsLast; ++i)
+      operands[i] = operands[i].toTensor().contiguous(at::MemoryFormat::ChannelsLast);
     call.run(operands);
     runtime::MemoryAccountRef account(new runtime::MemoryAccount("test"));
     runtime::ScopedAccount counted(*account);
@@ -42,7 +43,7 @@ protected:
   }
 
   /// On one thread and on several: at most 2 % too little, 5 % too much, of all that is there while it runs.
-  void expectClose(const std::string &name, const Operands &operands, bool hasChannelsLast = false) {
+  void expectClose(const std::string &name, const Operands &operands, int channelsLast = 0) {
     const OperatorCall call(name, operands);
     const ExampleShapes shapes = call.shapes();
     int64_t others = 0;
@@ -54,7 +55,7 @@ protected:
     for (mlir::Value operand : call.op()->getOperands())
       others += shapes.bytesOf(operand);
     for (int threads : {1, 2, 4}) {
-      const int64_t found = others + measured(call, threads, hasChannelsLast);
+      const int64_t found = others + measured(call, threads, channelsLast);
       const int64_t predicted =
           others + semanticsOf(call.op().getName()).workspaceBytes(call.op(), shapes, threads);
       EXPECT_GE(predicted, 0.98 * found) << threads << " threads: " << text;
@@ -75,23 +76,31 @@ protected:
 
   /// The gradients of such a convolution's weight and, if it is wanted, of its input.
   void expectGradients(int64_t images, int64_t channels, int64_t size, int64_t made, int64_t kernel,
-                       int64_t stride, int64_t padding, bool ofInput) {
+                       int64_t stride, int64_t padding, bool ofInput, int64_t groups = 1,
+                       bool hasChannelsLast = false) {
     auto twice = [](int64_t number) {
       return "[" + std::to_string(number) + ", " + std::to_string(number) + "]";
     };
     const int64_t points = (size + 2 * padding - kernel) / stride + 1;
     expectClose("aten.convolution_backward",
-                {tensor({images, made, points, points}), tensor({images, channels, size, size}),
-                 tensor({made, channels, kernel, kernel}), "[" + std::to_string(made) + "]", twice(stride),
-                 twice(padding), twice(1), "false", twice(0), "1",
-                 std::string("[") + (ofInput ? "true" : "false") + ", true, false]"});
+                {tensor({images, made, points, points}, hasChannelsLast),
+                 tensor({images, channels, size, size}, hasChannelsLast),
+                 tensor({made, channels / groups, kernel, kernel}), "[" + std::to_string(made) + "]",
+                 twice(stride), twice(padding), twice(1), "false", twice(0), std::to_string(groups),
+                 std::string("[") + (ofInput ? "true" : "false") + ", true, false]"},
+                hasChannelsLast ? 2 : 0);
   }
 
-  static std::string tensor(const std::vector<int64_t> &shape) {
+  /// \param hasChannelsLast  of an image: in memory.
+  static std::string tensor(const std::vector<int64_t> &shape, bool hasChannelsLast = false) {
     std::string text = "tensor<";
     for (int64_t size : shape)
       text += std::to_string(size) + "x";
-    return text + "f32>";
+    if (!hasChannelsLast)
+      return text + "f32>";
+    auto stride = [](int64_t number) { return "\"" + std::to_string(number) + "\""; };
+    return text + "f32, #cleave.layout<strides = [" + stride(shape[1] * shape[2] * shape[3]) + ", \"1\", " +
+           stride(shape[1] * shape[3]) + ", " + stride(shape[1]) + "]>>";
   }
 
 private:
@@ -110,6 +119,24 @@ TEST_F(WorkspaceTest, GradientsOfConvolutionsCopyIntoBlocks) {
   expectGradients(4, 3, 64, 64, 8, 8, 0, /*ofInput=*/false);
   // Wider than the kernels' limit.
   expectGradients(4, 3, 64, 32, 16, 16, 0, /*ofInput=*/false);
+}
+
+TEST_F(WorkspaceTest, GradientsOfDepthwiseConvolutions) {
+  for (bool ofInput : {false, true}) {
+    expectGradients(4, 64, 28, 64, 3, 1, 1, ofInput, 64);
+    expectGradients(4, 60, 28, 60, 3, 1, 1, ofInput, 60);
+    expectGradients(4, 64, 28, 64, 5, 1, 2, ofInput, 64);
+    expectGradients(4, 96, 28, 96, 7, 1, 3, ofInput, 96);
+  }
+}
+
+TEST_F(WorkspaceTest, GradientsOfImagesWithChannelsLast) {
+  for (bool ofInput : {false, true}) {
+    expectGradients(4, 96, 28, 96, 7, 1, 3, ofInput, 96, /*hasChannelsLast=*/true);
+    expectGradients(4, 96, 28, 96, 3, 1, 1, ofInput, 96, /*hasChannelsLast=*/true);
+    expectGradients(4, 96, 28, 64, 3, 1, 1, ofInput, 1, /*hasChannelsLast=*/true);
+    expectGradients(4, 96, 28, 64, 1, 1, 0, ofInput, 1, /*hasChannelsLast=*/true);
+  }
 }
 
 TEST_F(WorkspaceTest, PointwiseConvolutionsDependOnThreads) {
@@ -191,7 +218,7 @@ TEST_F(WorkspaceTest, ImagesWithChannelsLastStayWhereTheyAre) {
   auto channelsLast = [&](const char *input, const char *weight, const char *stride, const char *padding,
                           const char *groups) {
     expectClose("aten.conv2d", {input, weight, "none", stride, padding, "[1, 1]", groups},
-                /*hasChannelsLast=*/true);
+                /*channelsLast=*/1);
   };
   const char *wide = R"(tensor<4x96x28x28xf32, #cleave.layout<strides = ["75264", "1", "2688", "96"]>>)";
   channelsLast(wide, "tensor<96x1x7x7xf32>", "[1, 1]", "[3, 3]", "96");
