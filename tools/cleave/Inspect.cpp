@@ -2,6 +2,7 @@
 #include "tools/cleave/inspect/Inspect.h"
 #include "codegen/plan/text/JsonText.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/inspect/HtmlLosses.h"
 #include "tools/cleave/text/Output.h"
 #include "tools/driver/base/UsageError.h"
 #include "llvm/Support/Path.h"
@@ -16,6 +17,8 @@ struct InspectOptions {
   std::string plan;
   /// Empty: text.
   std::string format;
+  /// What `cleave train --json` printed, or empty.
+  std::string training;
   bool json = false, shardingGroups = false;
 };
 } // namespace
@@ -26,6 +29,14 @@ static Error inspect(const InspectOptions &options) {
   if (options.shardingGroups && (options.json || !options.format.empty()))
     return wrongUsage("--sharding-groups: found " + (options.json ? "--json" : "--format " + options.format) +
                       " as well, expected one of them; \"sharding_groups\" in --json says the same");
+  if (!options.training.empty() && options.format != "html")
+    return wrongUsage("--training: found " +
+                      (options.format.empty() ? "no --format" : "--format " + options.format) +
+                      ", expected --format html");
+  std::vector<double> losses;
+  if (!options.training.empty())
+    if (auto error = readLosses(options.training).moveInto(losses))
+      return error;
   llvm::Expected<plan::LoadedPlan> loaded = plan::readPlan(options.plan);
   if (!loaded)
     return loaded.takeError();
@@ -34,7 +45,7 @@ static Error inspect(const InspectOptions &options) {
   if (options.json || options.format == "json")
     out << plan::jsonText(toJson(*loaded), /*indent=*/2) << "\n";
   else if (options.format == "html")
-    printHtml(out, *loaded, name, forecastOf(*loaded->plan, name));
+    printHtml(out, *loaded, name, forecastOf(*loaded->plan, name), losses);
   else if (options.format == "dot")
     printDot(out, *loaded);
   else if (options.shardingGroups)
@@ -57,6 +68,11 @@ void addInspectCommand(CLI::App &app, Subcommand &chosen) {
                    "How to show it: text, json, html (a page) or dot (for Graphviz) (text)")
       ->check(CLI::IsMember({"text", "json", "html", "dot"}).description(""))
       ->type_name("FORMAT");
+  command
+      ->add_option("--training", options->training,
+                   "What cleave train --json printed: the page draws its losses")
+      ->check(fileName())
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "The same as --format json");
   command->add_flag("--sharding-groups,--dims", options->shardingGroups,
                     "The dimensions that are split over tensor-parallel ranks, as text");

@@ -21,9 +21,10 @@ void printShardingGroups(llvm::raw_ostream &stream, const plan::Plan &plan);
 void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
 
 /// Prints one self-contained HTML page: the stages, the time of one step by `forecast` (or why it is not
-/// known), and the evaluated configurations. Names from a plan are escaped.
+/// known), the losses of a training, if there are any, and the evaluated configurations. Names from a plan
+/// are escaped.
 void printHtml(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name,
-               llvm::Expected<PlanForecast> forecast);
+               llvm::Expected<PlanForecast> forecast, llvm::ArrayRef<double> losses);
 
 /// Prints a Graphviz graph of the stages and the transfers between them.
 void printDot(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded);

@@ -3,6 +3,7 @@
 #include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
+#include "tools/cleave/inspect/HtmlLosses.h"
 #include "tools/cleave/inspect/HtmlMemory.h"
 #include "tools/cleave/inspect/HtmlPareto.h"
 #include "tools/cleave/inspect/HtmlPipeline.h"
@@ -24,9 +25,9 @@ namespace {
 class PageWriter {
 public:
   PageWriter(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name,
-             llvm::Expected<PlanForecast> forecast)
+             llvm::Expected<PlanForecast> forecast, llvm::ArrayRef<double> losses)
       : stream(stream), html(stream), plan(*loaded.plan), loaded(loaded), name(name),
-        forecast(std::move(forecast)) {}
+        forecast(std::move(forecast)), losses(losses) {}
   void write();
 
 private:
@@ -57,6 +58,7 @@ private:
   const LoadedPlan &loaded;
   llvm::StringRef name;
   llvm::Expected<PlanForecast> forecast;
+  llvm::ArrayRef<double> losses;
 };
 } // namespace
 
@@ -300,6 +302,8 @@ void PageWriter::write() {
     auto main = html.element("main");
     writePipelineSection();
     writeForecast();
+    if (!losses.empty())
+      writeLosses(html, losses);
     writeCandidates();
     {
       auto below = html.element("div", {{"class", "below"}});
@@ -315,8 +319,8 @@ void PageWriter::write() {
 }
 
 void printHtml(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name,
-               llvm::Expected<PlanForecast> forecast) {
-  PageWriter(stream, loaded, name, std::move(forecast)).write();
+               llvm::Expected<PlanForecast> forecast, llvm::ArrayRef<double> losses) {
+  PageWriter(stream, loaded, name, std::move(forecast), losses).write();
 }
 
 } // namespace cleave
