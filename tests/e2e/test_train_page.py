@@ -25,7 +25,17 @@ def test_losses_on_the_page(tmp_path):
     assert "<h2>Loss</h2>" not in cleave("inspect", "model.plan", "--format", "html", cwd=tmp_path).out
 
 
-@pytest.mark.parametrize("content, found", [("{", "no JSON"), ("[]", "no losses"), ('{"losses": []}', "no losses"),
+def test_losses_that_are_not_finite_or_huge(tmp_path):
+    traced(Classifier, tmp_path)
+    compiled(tmp_path)
+    (tmp_path / "report.json").write_text('{"losses": [2.5, null, 1e308, -1e308, 1.5e9, 1.25]}')
+    page = cleave("inspect", "model.plan", "--format", "html", "--training", "report.json", cwd=tmp_path).out
+    section = page[page.index("<h2>Loss</h2>"):].split("</section>")[0]
+    assert "6 steps, from 2.5000 to 1.2500; 3 of them not finite, and not drawn." in section
+    assert not re.search("[-+]?(nan|inf)[^i]", section, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("content, found", [("{", "Expected object key"), ("[" * 200_000, "levels of arrays"), ("[]", "no losses"), ('{"losses": []}', "no losses"),
                                             ('{"losses": ["1"]}', "a loss that is no number"), (None, "No such file")])
 def test_a_report_without_losses_is_refused(content, found, tmp_path):
     traced(Classifier, tmp_path)

@@ -1,10 +1,10 @@
 //===- HtmlLosses.cpp - Losses of a training ------------------------------===//
 #include "tools/cleave/inspect/HtmlLosses.h"
+#include "partitioner/machine/JsonFile.h"
 #include "tools/cleave/inspect/HtmlChart.h"
 #include "tools/cleave/text/Wording.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include <cmath>
 
 namespace cleave {
@@ -13,20 +13,17 @@ using llvm::formatv;
 
 static constexpr double kHeight = 200, kMinPixels = 560;
 static constexpr size_t kMaxPoints = 400;
+/// Larger losses count as not finite.
+static constexpr double kMost = 1e100;
 
 llvm::Expected<std::vector<double>> readLosses(llvm::StringRef path) {
   auto fail = [&](const llvm::Twine &found) {
     return llvm::createStringError(path + ": found " + found +
                                    ", expected what cleave train --json prints, with a list of losses");
   };
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
-    return llvm::createStringError(path + ": " + file.getError().message());
-  auto parsed = llvm::json::parse((*file)->getBuffer());
-  if (!parsed) {
-    llvm::consumeError(parsed.takeError());
-    return fail("no JSON");
-  }
+  auto parsed = readJsonFile(path, {"report of cleave train", 64 << 20, 1000});
+  if (!parsed)
+    return parsed.takeError();
   const llvm::json::Object *report = parsed->getAsObject();
   const llvm::json::Array *list = report ? report->getArray("losses") : nullptr;
   if (!list || list->empty())
@@ -35,7 +32,8 @@ llvm::Expected<std::vector<double>> readLosses(llvm::StringRef path) {
   for (const llvm::json::Value &loss : *list) {
     if (!loss.getAsNumber() && !loss.getAsNull())
       return fail("a loss that is no number");
-    losses.push_back(loss.getAsNumber().value_or(NAN));
+    const double number = loss.getAsNumber().value_or(NAN);
+    losses.push_back(std::abs(number) <= kMost ? number : NAN);
   }
   return losses;
 }
@@ -60,6 +58,13 @@ static std::vector<Point> pointsOf(llvm::ArrayRef<double> losses) {
   return points;
 }
 
+/// `5.0769`; `1.2e+09`.
+static std::string lossText(double loss) {
+  if (!std::isfinite(loss))
+    return "a number that is not finite";
+  return std::abs(loss) < 1e6 ? formatv("{0:f4}", loss) : formatv("{0:e1}", loss);
+}
+
 void writeLosses(HtmlWriter &html, llvm::ArrayRef<double> losses) {
   const std::vector<Point> points = pointsOf(losses);
   double least = INFINITY, most = -INFINITY;
@@ -68,13 +73,15 @@ void writeLosses(HtmlWriter &html, llvm::ArrayRef<double> losses) {
       least = std::min(least, point.loss), most = std::max(most, point.loss);
   auto section = html.element("section");
   html.leaf("h2", "Loss");
+  const size_t lost = llvm::count_if(losses, [](double loss) { return !std::isfinite(loss); });
+  auto remark = [](bool isTrue, const std::string &text) { return isTrue ? text : std::string(); };
   html.leaf(
       "p",
-      formatv("{0}, from {1:f4} to {2:f4}{3}.", count(losses.size(), "step"), losses.front(), losses.back(),
-              points.size() < losses.size()
-                  ? formatv("; a point is the mean of {0} steps", llvm::divideCeil(losses.size(), kMaxPoints))
-                        .str()
-                  : ""),
+      formatv("{0}, from {1} to {2}{3}{4}.", count(losses.size(), "step"), lossText(losses.front()),
+              lossText(losses.back()),
+              remark(lost > 0, formatv("; {0} of them not finite, and not drawn", lost)),
+              remark(points.size() < losses.size(), formatv("; a point is the mean of {0} steps",
+                                                            llvm::divideCeil(losses.size(), kMaxPoints)))),
       {{"class", "caption"}});
   if (!std::isfinite(least))
     return;
