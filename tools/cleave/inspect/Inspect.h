@@ -24,7 +24,7 @@ void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::
 /// known), the losses of a training, if there are any, and the evaluated configurations. Names from a plan
 /// are escaped.
 void printHtml(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name,
-               llvm::Expected<PlanForecast> forecast, llvm::ArrayRef<double> losses);
+               llvm::Expected<PlanForecast> forecast, llvm::ArrayRef<double> losses = {});
 
 /// Prints a Graphviz graph of the stages and the transfers between them.
 void printDot(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded);
