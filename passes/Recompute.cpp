@@ -3,7 +3,7 @@
 #include "ir/OperatorDialect.h"
 #include "passes/NamePatterns.h"
 #include "passes/Passes.h"
-#include "llvm/ADT/StringSet.h"
+#include <set>
 
 using namespace mlir;
 
@@ -43,22 +43,20 @@ struct Recompute : impl::RecomputeBase<Recompute> {
 
   /// Fails with a diagnostic if a pattern matches no module.
   LogicalResult checkPatterns() {
-    llvm::StringSet<> paths;
-    getOperation().walk([&](OperatorOp op) { paths.insert(modulePath(op)); });
+    std::set<std::string> paths;
+    getOperation().walk([&](OperatorOp op) { paths.insert(modulePath(op).str()); });
     for (const std::string &text : modules) {
       auto pattern = NamePatterns::parse(getOperation(), {text});
       if (failed(pattern))
         return failure();
-      auto matches = [&](auto &path) { return !shortestMatchingPrefix(*pattern, path.first()).empty(); };
-      if (llvm::any_of(paths, matches))
+      if (llvm::any_of(paths,
+                       [&](StringRef path) { return !shortestMatchingPrefix(*pattern, path).empty(); }))
         continue;
-      std::string example;
-      for (auto &path : paths)
-        if (std::make_pair(path.first().size(), example) > std::make_pair(example.size(), path.first().str()))
-          example = path.first().str();
+      auto isShorter = [](StringRef a, StringRef b) { return a.size() < b.size(); };
+      const auto example = std::max_element(paths.begin(), paths.end(), isShorter);
       return getOperation().emitError()
              << "modules to recompute: found \"" << text << "\", which matches none, expected a module as "
-             << example << ", with * and ?, or full, selective, minimum-cut";
+             << (example == paths.end() ? "" : *example) << ", with * and ?, or full, selective, minimum-cut";
     }
     return success();
   }

@@ -19,6 +19,26 @@ def peaks(plan, folder):
     return predicted, report["devices"][0]["peak_bytes"], report["losses"], load_file(folder / "out.safetensors")
 
 
+def tried(folder, choices, *options):
+    """What `peaks` finds of a plan for each choice of recomputation, by name; losses and weights have the same bits."""
+    found = {}
+    for name, kinds in choices.items():
+        recompute = [word for kind in kinds for word in ("--recompute", kind)]
+        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, *recompute, "-o", f"{name}.plan",
+               cwd=folder)
+        found[name] = peaks(f"{name}.plan", folder)
+    first = next(iter(found.values()))
+    for _, _, losses, weights in found.values():
+        assert losses == first[2]
+        assert all(torch.equal(weights[key], tensor) for key, tensor in first[3].items())
+    return found
+
+
+def check_predictions(found):
+    for predicted, measured, *_ in found.values():
+        assert abs(predicted - measured) <= 0.03 * measured
+
+
 @pytest.mark.parametrize("model", [Repeats, Narrow])
 def test_predicted_memory(model, tmp_path):
     traced(model, tmp_path)
@@ -32,17 +52,9 @@ def test_recomputation(trace_model):
     """The same bits, also of dropout, in less memory, which is predicted to 3 %."""
     config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
     folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
-    found = {}
-    for name, options in {"none": (), "full": ("--recompute", "full"), "one": ("--recompute", "transformer.h.3"),
-                          "cheap": ("--recompute", "minimum-cut"),
-                          "all": ("--recompute", "minimum-cut", "--recompute", "full")}.items():
-        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", f"{name}.plan",
-               cwd=folder)
-        found[name] = peaks(f"{name}.plan", folder)
-    for predicted, measured, losses, weights in found.values():
-        assert abs(predicted - measured) <= 0.03 * measured
-        assert losses == found["none"][2]
-        assert all(torch.equal(weights[key], tensor) for key, tensor in found["none"][3].items())
+    found = tried(folder, {"none": (), "full": ("full",), "one": ("transformer.h.3",), "cheap": ("minimum-cut",),
+                           "all": ("minimum-cut", "full")})
+    check_predictions(found)
     # Of six blocks, the activations of one are there at a time.
     assert found["full"][1] < 0.6 * found["none"][1]
     assert found["full"][1] < found["one"][1] < found["none"][1]
@@ -74,15 +86,8 @@ def test_selective_recomputation(trace_model):
     config = "n_layer=4,n_embd=32,n_head=8,vocab_size=50,n_positions=96"
     # In training, dropout inside the attention keeps it from being one operator.
     folder = trace_model("hf:gpt2", "--config", config, "--batch", 4, "--seq", 96, "--train").path.parent
-    found = {}
-    for name, options in {"none": (), "selective": ("--recompute", "selective"), "cheap": ("--recompute", "minimum-cut")}.items():
-        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", f"{name}.plan",
-               cwd=folder)
-        found[name] = peaks(f"{name}.plan", folder)
-    for predicted, measured, losses, weights in found.values():
-        assert abs(predicted - measured) <= 0.03 * measured
-        assert losses == found["none"][2]
-        assert all(torch.equal(weights[key], tensor) for key, tensor in found["none"][3].items())
+    found = tried(folder, {"none": (), "selective": ("selective",), "cheap": ("minimum-cut",)})
+    check_predictions(found)
     # Of four layers' scores and probabilities, those of one are there at a time.
     assert found["selective"][1] < 0.6 * found["none"][1]
 
@@ -90,12 +95,7 @@ def test_selective_recomputation(trace_model):
 def test_recomputation_of_microbatches(trace_model):
     config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
     folder = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train").path.parent
-    found = {}
-    for name, options in {"saved": (), "cheap": ("--recompute", "minimum-cut"), "recomputed": ("--recompute", "full")}.items():
-        cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", "--microbatches", 2, *options,
-               "-o", f"{name}.plan", cwd=folder)
-        found[name] = peaks(f"{name}.plan", folder)
-    assert found["recomputed"][2] == found["saved"][2] == found["cheap"][2]
+    found = tried(folder, {"saved": (), "cheap": ("minimum-cut",), "recomputed": ("full",)}, "--microbatches", 2)
     assert found["recomputed"][1] < found["cheap"][1] < found["saved"][1]
     assert found["recomputed"][1] < 0.75 * found["saved"][1]
 

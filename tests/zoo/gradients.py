@@ -23,7 +23,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 300  # for one architecture
 LEARNING_RATE = 1e-4
 SIZES = ((3, -5), (5, 7))  # two batches that are not traced, with what is added to each length
-EXACT = 1e-6  # of a gradient in float64
+EXACT = 1e-8  # of a gradient in float64
 MEMORY = 0.03  # that a predicted peak may be off
 # Random numbers come from configurations, from modules, and from direct calls of torch.nn.functional; each has a switch of its own.
 RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdrop|survival")
