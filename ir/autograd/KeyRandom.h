@@ -8,8 +8,8 @@ namespace cleave {
 
 /// Replaces random operators by those of random/RandomOperators.h (OpSemantics::keyedForm). Each call is a
 /// stream of its own. The index of an element is the sum over dimensions of position · stride; strides are
-/// constants, and the position in the batch dimension is that in the whole batch. In a dimension batch · n
-/// the batch is assumed to be the outer factor.
+/// constants. Along the batch, positions count from the start of the whole batch, not of the micro-batch. In
+/// a dimension of size batch · n the batch is assumed to be the outer factor.
 ///
 /// Adds the input `random_key`, and, where a value has dimension `batch`, `sample_index`
 /// (ir/autograd/StepInputs.h); neither if nothing is replaced. Left as they are: calls inside control flow,

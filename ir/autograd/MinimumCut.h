@@ -23,8 +23,8 @@ struct ForwardValue {
 };
 
 /// By value, true if the backward pass recomputes it. All others that it needs are saved: the bytes of these
-/// are the least possible, and of all such choices this one recomputes the fewest values. A value needs
-/// either bytes, or to be one that may be recomputed. A minimum cut, as in functorch's partitioner (He and
+/// are the least possible, and of all such choices this one recomputes the fewest values. Each value must
+/// have `bytes` or `mayRecompute`. A minimum cut, as in functorch's partitioner (He and
 /// Yu, Transcending Runtime-Memory Tradeoffs in Checkpointing by being Fusion Aware, MLSys 2023).
 std::vector<bool> recomputedByMinimumCut(llvm::ArrayRef<ForwardValue> values);
 

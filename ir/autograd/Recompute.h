@@ -11,7 +11,8 @@ namespace cleave {
 /// Maps a module path to its recomputation segment; empty: its activations are saved for the backward pass.
 using SegmentFn = std::function<std::string(llvm::StringRef path)>;
 
-/// Each item of a ModuleList is a segment (`h.3`, for `h.3.mlp`).
+/// The item of the outermost ModuleList or Sequential in the path (`h.3` for `h.3.mlp`); empty if there is
+/// none.
 std::string moduleListItemSegment(llvm::StringRef path);
 
 /// On a function: the kinds of recomputation (strings) that found nothing to recompute.
@@ -30,10 +31,10 @@ enum class RecomputeKind {
 };
 
 /// Activation recomputation (checkpointing). Clones forward operations in front of the first backward
-/// operation of their segment that reads them, in place of saving their results. Saved for the backward pass
-/// are inputs of a segment, values that backward operations of other segments read, and results of operators
-/// that draw from a generator, and what operations with regions read. That may be more than without
-/// recomputation, if the backward pass needs none of a segment's inputs. Run it after passes that merge equal
+/// operation of their segment that reads them, so that their results need not be saved. Saved are: inputs of
+/// a segment, values that backward operations of other segments read, results of operators that draw from a
+/// generator, and what backward operations with regions read. Inputs of a segment are saved even if the
+/// backward pass did not need them before, so the peak may rise. Run it after passes that merge equal
 /// operations (CSE), which would undo it.
 ///
 /// Operations after the loss (kLossAttr) are the backward pass. Fails with a diagnostic if no result is

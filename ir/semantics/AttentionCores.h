@@ -8,7 +8,7 @@ namespace cleave {
 
 /// Attention scores and what is made of them (softmax, dropout), up to their product with the values.
 struct AttentionCore {
-  /// The first contraction, of queries and keys, and the operations that lead from it to the last one.
+  /// The product of queries and keys, and what is computed from it up to `last`, which is left out.
   llvm::SmallVector<mlir::Operation *> operations;
   /// The last contraction, of probabilities and values.
   mlir::Operation *last;

@@ -183,8 +183,8 @@ struct OpSemantics {
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
   std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// For a random operator: builds its result from numbers that are drawn by key and index, or returns null
-  /// for a call that has no such form; null: no call has one, and a generator draws.
+  /// For a random operator: builds its result from numbers that are drawn by key and index; returns null if
+  /// this call has no such form. Without this function none has one: a generator draws.
   mlir::Value (*keyedForm)(OperatorOp op, const KeyedDraw &draw) = nullptr;
   /// Draws by key and index (random/RandomOperators.h): the same numbers at every call.
   bool drawsByKey = false;

@@ -17,7 +17,7 @@ struct LearningRateSchedule {
   /// Of the whole training; Constant does not need it.
   uint64_t totalSteps = 0;
 
-  /// Rate of the step after `completedSteps` steps; the first is at(0).
+  /// Learning rate of the next step when `completedSteps` are done.
   double at(uint64_t completedSteps) const;
 };
 
