@@ -206,16 +206,17 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                       "batch that it uses is not split: in {1}{2}",
                       name, placeOf(use.first),
                       use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
+  const ExampleShapes shapes(function);
   llvm::MapVector<StringAttr, std::pair<VjpOp, unsigned>> rerun;
   function->walk([&](VjpOp op) { ++rerun.insert({op.getReasonAttr(), {op, 0}}).first->second.second; });
   for (auto &[reason, use] : rerun)
     notes.push_back(makeNote(
         "autograd", modulePath(use.first), "cleave.vjp",
         llvm::formatv(
-            "gradients in {0}{1} come from PyTorch's autograd, which runs operations a second time and "
-            "whose memory is not predicted ({2})",
+            "gradients in {0}{1} come from PyTorch's autograd, which runs operations a second time{2} ({3})",
             placeOf(use.first),
             use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str(),
+            autogradBytesOf(use.first, shapes) ? "" : " and whose memory is not predicted",
             reason ? reason.getValue() : "as the model asks")));
   llvm::MapVector<StringRef, OperatorOp> random;
   forEachCall(function, [&](OperatorOp call) {

@@ -25,7 +25,10 @@ void useDifferentiableForms(func::FuncOp function) {
     if (!form)
       return;
     OpBuilder builder(op);
-    op->getResult(0).replaceAllUsesWith(form(op, builder));
+    const SmallVector<Value> results = form(op, builder);
+    if (results.empty())
+      return;
+    op->replaceAllUsesWith(results);
     op->erase();
   });
 }

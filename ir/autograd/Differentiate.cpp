@@ -228,6 +228,9 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
     needsInputGrad.push_back(isDifferentiable(tensor) && requiresGrad.contains(tensor.value));
   if (!llvm::is_contained(needsInputGrad, true))
     return success();
+  if (semanticsOf(op.getName()).isDifferentiatedByAutograd)
+    return differentiateByAutograd(op, *results,
+                                   "what " + op.getBaseName().str() + " saves depends on the device");
   auto rule = rules.find(op, given, needsInputGrad);
   if (!rule) {
     llvm::Error error = rule.takeError();

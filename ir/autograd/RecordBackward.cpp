@@ -279,10 +279,6 @@ Recording recordBackward(const torch::jit::Operator &callee, const torch::jit::S
       result.operands.push_back(idOf(input));
       return input;
     }));
-  // Recurrent layers are decomposed: plans may not call oneDNN's, whose workspace depends on the machine.
-  const bool usesMkldnn = at::globalContext().userEnabledMkldnn();
-  at::globalContext().setUserEnabledMkldnn(false);
-  auto restored = llvm::make_scope_exit([&] { at::globalContext().setUserEnabledMkldnn(usesMkldnn); });
   // What formulas make of sizes alone (zeros) is to be recorded, too.
   c10::impl::IncludeDispatchKeyGuard on(kRecordingKeys);
   functional::FunctionalizationReapplyViewsGuard keepsViews(true);

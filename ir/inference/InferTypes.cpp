@@ -39,9 +39,15 @@ void setInferredTypes(func::FuncOp function, const InferredValues &inferred) {
     // An optional tensor keeps its type, which says that it may be absent.
     if (isa<UnknownTensorType, mlir::TensorType>(value.getType()) && !isa<BlockArgument>(value))
       Value(value).setType(type);
-  function.walk<WalkOrder::PreOrder>([](StageOp stage) {
-    for (auto [argument, input] : llvm::zip(stage.getBody().getArguments(), stage.getInputs()))
+  auto setArguments = [](Region &body, ValueRange inputs) {
+    for (auto [argument, input] : llvm::zip(body.getArguments(), inputs))
       argument.setType(input.getType());
+  };
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (auto stage = dyn_cast<StageOp>(op))
+      setArguments(stage.getBody(), stage.getInputs());
+    else if (auto vjp = dyn_cast<VjpOp>(op))
+      setArguments(vjp.getBody(), vjp.getInputs());
   });
   setLimits(function, inferred.limits);
   auto results = function.getBody().front().getTerminator()->getOperandTypes();

@@ -188,51 +188,6 @@ static double einsumFlops(OperatorOp op, const ExampleShapes &shapes) {
   return flops;
 }
 
-/// Every step multiplies all weight matrices, those of inputs and of the hidden state.
-static double recurrentFlops(OperatorOp op, const ExampleShapes &shapes) {
-  auto input = shapes.shapeOf(op->getOperand(0));
-  if (!input || input->empty() || input->back() == 0)
-    return 0;
-  double weights = 0;
-  for (Value operand : flatOperands(op))
-    if (auto shape = shapes.shapeOf(operand); shape && shape->size() == 2)
-      weights += shapes.elementsOf(operand);
-  return 2.0 * weights * shapes.elementsOf(op->getOperand(0)) / input->back();
-}
-
-/// input[t, b, i] (or [b, t, i]), states[l, b, h], parameters → output[t, b, o], states: the batch passes
-/// through. Nothing for packed sequences, for an input without a batch, and for states in a list made
-/// elsewhere.
-static std::optional<OpShardingRule> recurrent(OperatorOp op, const ExampleShapes &shapes) {
-  const std::optional<int64_t> batchFirst = constantInt(op, "batch_first");
-  const SmallVector<OptionalShape> operands = operandShapes(op, shapes), results = resultShapes(op, shapes);
-  if (!batchFirst || !operands[0] || operands[0]->size() != 3)
-    return std::nullopt;
-  OpShardingRule rule;
-  const OpShardingRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*operands[0])[*batchFirst ? 0 : 1]);
-  auto dimsOf = [&](const OptionalShape &shape, std::optional<unsigned> batchDim) {
-    OpShardingRule::Dims dims;
-    for (unsigned dim = 0; shape && dim < shape->size(); ++dim)
-      dims.push_back(dim == batchDim ? batch : rule.addDim(FactorKind::NeedsReplication, (*shape)[dim]));
-    return dims;
-  };
-  // Of the operands, states alone have three dimensions, besides the input.
-  size_t states = 0;
-  for (auto [index, shape] : llvm::enumerate(operands)) {
-    const bool isState = index > 0 && shape && shape->size() == 3;
-    states += isState;
-    rule.operands.push_back(dimsOf(shape, index == 0 ? std::optional(*batchFirst ? 0u : 1u)
-                                          : isState  ? std::optional(1u)
-                                                     : std::nullopt));
-  }
-  for (auto [index, shape] : llvm::enumerate(results)) {
-    if (!shape || shape->size() != 3)
-      return std::nullopt;
-    rule.results.push_back(dimsOf(shape, index == 0 && *batchFirst ? 0 : 1));
-  }
-  return states + 1 == results.size() ? std::optional(rule) : std::nullopt;
-}
-
 /// q[b,h,s,d], k[b,g,t,d], v[b,g,t,e]: two products of s × t per head (Vaswani et al. 2017); causal attention
 /// counts in full.
 static double attentionFlops(OperatorOp op, const ExampleShapes &shapes) {
@@ -370,10 +325,6 @@ void addContractions(SemanticsTable &table) {
                               .hasStaticResultTypes = true,
                               .flops = einsumFlops,
                               .shardingRule = einsumOf});
-  table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"}, {.hasStaticResultTypes = true,
-                                                                          .dropProbability = "dropout",
-                                                                          .flops = recurrentFlops,
-                                                                          .shardingRule = recurrent});
   table.add({"quantized.linear", "quantized.linear_relu"},
             {.flops = firstTimesLast, .shardingRule = quantizedLinear});
   // Quantization uses one scale for all rows, so no dimension can be sharded.

@@ -200,18 +200,18 @@ static void addStaticResultTypes(SemanticsTable &table) {
 }
 
 /// copy(self, src): src in the dtype and shape of self.
-static Value copied(OperatorOp op, OpBuilder &builder) {
+static SmallVector<Value> copied(OperatorOp op, OpBuilder &builder) {
   Value self = op->getOperand(0);
   auto like = [&](StringRef name, Value value) {
     return OperatorOp::create(builder, op->getLoc(), name, {value, self},
                               UnknownTensorType::get(builder.getContext()))
         ->getResult(0);
   };
-  return like("aten.expand_as", like("aten.type_as", op->getOperand(1)));
+  return {like("aten.expand_as", like("aten.type_as", op->getOperand(1)))};
 }
 
 /// _weight_norm(v, g, dim), whose fused form plans may not call: v · g / ‖v‖.
-static Value weightNormed(OperatorOp op, OpBuilder &builder) {
+static SmallVector<Value> weightNormed(OperatorOp op, OpBuilder &builder) {
   auto call = [&](StringRef name, ValueRange operands) {
     return OperatorOp::create(builder, op->getLoc(), name, operands,
                               UnknownTensorType::get(builder.getContext()))
@@ -219,7 +219,7 @@ static Value weightNormed(OperatorOp op, OpBuilder &builder) {
   };
   Value two = builder.create<ConstantOp>(op->getLoc(), builder.getI64Type(), builder.getI64IntegerAttr(2));
   Value norm = call("aten.norm_except_dim", {op->getOperand(0), two, op->getOperand(2)});
-  return call("aten.mul.Tensor", {op->getOperand(0), call("aten.div.Tensor", {op->getOperand(1), norm})});
+  return {call("aten.mul.Tensor", {op->getOperand(0), call("aten.div.Tensor", {op->getOperand(1), norm})})};
 }
 
 void addGradients(SemanticsTable &table) {

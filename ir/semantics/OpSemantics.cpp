@@ -36,6 +36,7 @@ static const SemanticsTable &table() {
     SemanticsTable table;
     addElementwise(table);
     addContractions(table);
+    addRecurrent(table);
     addConvolutions(table);
     addNorms(table);
     addLosses(table);
@@ -131,6 +132,9 @@ bool isRandom(OperatorOp op) {
   auto function = op->getParentOfType<func::FuncOp>();
   if (!op.getSchema().isRandom || (function && function->hasAttr(kTrainingAttr)))
     return false;
+  auto train = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument("train"));
+  if (train && train.getValue().isZero())
+    return false;
   llvm::StringLiteral dropProbability = semanticsOf(op.getName()).dropProbability;
   auto value = dropProbability.empty() ? nullptr
                                        : dyn_cast_or_null<FloatAttr>(op.getConstantArgument(dropProbability));
@@ -165,6 +169,20 @@ OpWork workOf(Operation *op, const ExampleShapes &shapes) {
   }
   work.flops = semantics.flops ? semantics.flops(call, shapes) : largest;
   return work;
+}
+
+std::optional<int64_t> autogradBytesOf(VjpOp op, const ExampleShapes &shapes) {
+  std::optional<int64_t> bytes;
+  for (Operation &inner : op.getBody().front()) {
+    if (isa<ListOp, ConstantOp, SizeOp, YieldOp>(inner))
+      continue;
+    auto call = dyn_cast<OperatorOp>(inner);
+    auto *known = call ? semanticsOf(call.getName()).autogradBytes : nullptr;
+    if (!known || bytes)
+      return std::nullopt;
+    bytes = known(call, shapes);
+  }
+  return bytes;
 }
 
 } // namespace cleave

@@ -188,9 +188,14 @@ struct OpSemantics {
   mlir::Value (*keyedForm)(OperatorOp op, const KeyedDraw &draw) = nullptr;
   /// Draws by key and index (random/RandomOperators.h): the same numbers at every call.
   bool drawsByKey = false;
-  /// For an operator without a derivative, or with one that plans may not call: its result, by other
-  /// operators.
-  mlir::Value (*differentiableForm)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
+  /// For an operator without a derivative, with one that plans may not call, or with random numbers inside:
+  /// its results, by other operators; nothing if this call stays.
+  llvm::SmallVector<mlir::Value> (*differentiableForm)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
+  /// Its backward pass is a `cleave.vjp` of the call, since what the forward pass saves can be read by the
+  /// kernels of the same device alone.
+  bool isDifferentiatedByAutograd = false;
+  /// Bytes that this `cleave.vjp` needs besides its results, on a CPU; null or nothing: not known.
+  std::optional<int64_t> (*autogradBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
   /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
   llvm::StringLiteral scatterForm = "";
@@ -235,6 +240,10 @@ struct OpWork {
   double bytes = 0;
 };
 OpWork workOf(mlir::Operation *op, const ExampleShapes &shapes);
+
+/// Bytes that a `cleave.vjp` of one call needs besides its results; nothing if they are not known, or it is
+/// one of other operations.
+std::optional<int64_t> autogradBytesOf(VjpOp op, const ExampleShapes &shapes);
 
 } // namespace cleave
 

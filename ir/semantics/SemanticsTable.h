@@ -33,6 +33,7 @@ private:
 
 void addElementwise(SemanticsTable &table);
 void addContractions(SemanticsTable &table);
+void addRecurrent(SemanticsTable &table);
 void addConvolutions(SemanticsTable &table);
 void addNorms(SemanticsTable &table);
 void addLosses(SemanticsTable &table);

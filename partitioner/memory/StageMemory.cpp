@@ -67,6 +67,8 @@ void MemoryWalk::release(Value value) {
 }
 
 int64_t workspaceOf(Operation *op, const ExampleShapes &shapes, int64_t threads) {
+  if (auto vjp = dyn_cast<VjpOp>(op))
+    return autogradBytesOf(vjp, shapes).value_or(0);
   auto call = dyn_cast<OperatorOp>(op);
   const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
   return semantics && semantics->workspaceBytes ? semantics->workspaceBytes(call, shapes, threads) : 0;

@@ -38,3 +38,34 @@ func.func @branch(%x: tensor<4xf32>, %c: i1) -> (!cleave.tensor {cleave.name = "
   %2 = aten.sum(%0, %none) : (tensor<4xf32>, none) -> !cleave.tensor
   return %2 : !cleave.tensor
 }
+
+// -----
+
+// Layers with dropout between them become layers without, so that the forward and the backward pass agree on what is dropped.
+// What the kernels save depends on the device, so that each layer runs again under autograd.
+// CHECK-LABEL: func.func @dropoutBetweenLayers
+// CHECK: %[[H0:.*]] = aten.slice.Tensor(%arg1,
+// CHECK: %[[FIRST:.*]]:2 = aten.gru.input(%arg0, %[[H0]],
+// CHECK: aten.bernoulli.p(
+// CHECK: %[[DROPPED:.*]] = aten.mul.Tensor(%[[FIRST]]#0,
+// CHECK: %[[H1:.*]] = aten.slice.Tensor(%arg1,
+// CHECK: %[[SECOND:.*]]:2 = aten.gru.input(%[[DROPPED]], %[[H1]],
+// CHECK: cleave.vjp({{.*}}) at(%[[DROPPED]], {{.*}}) {reason = "what aten.gru saves depends on the device"}
+// CHECK: aten.gru.input(
+// CHECK: cleave.vjp({{.*}}) at({{.*}}) {reason = "what aten.gru saves depends on the device"}
+// CHECK: aten.gru.input(
+func.func @dropoutBetweenLayers(%x: tensor<3x4x6xf32>, %h: tensor<2x4x5xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
+  %wi0 = cleave.param "wi0" {role = "parameter"} : tensor<15x6xf32>
+  %wh0 = cleave.param "wh0" {role = "parameter"} : tensor<15x5xf32>
+  %wi1 = cleave.param "wi1" {role = "parameter"} : tensor<15x5xf32>
+  %wh1 = cleave.param "wh1" {role = "parameter"} : tensor<15x5xf32>
+  %weights = cleave.list(%wi0, %wh0, %wi1, %wh1) : (tensor<15x6xf32>, tensor<15x5xf32>, tensor<15x5xf32>, tensor<15x5xf32>) -> !cleave.list<!cleave.tensor>
+  %no = cleave.constant(false) : i1
+  %yes = cleave.constant(true) : i1
+  %layers = cleave.constant(2 : i64) : i64
+  %p = cleave.constant(5.000000e-01 : f64) : f64
+  %none = cleave.constant(unit) : none
+  %0:2 = aten.gru.input(%x, %h, %weights, %no, %layers, %p, %yes, %no, %no) : (tensor<3x4x6xf32>, tensor<2x4x5xf32>, !cleave.list<!cleave.tensor>, i1, i64, f64, i1, i1, i1) -> (!cleave.tensor, !cleave.tensor)
+  %1 = aten.sum(%0#0, %none) : (!cleave.tensor, none) -> !cleave.tensor
+  return %1 : !cleave.tensor
+}

@@ -233,5 +233,34 @@ TEST_F(WorkspaceTest, AttentionHasABlockAThread) {
                 {heads, heads, heads, "none", "0.0", "false", "none", "false"});
 }
 
+/// LSTMs are oneDNN's, others are composed of products.
+TEST_F(WorkspaceTest, RecurrentLayers) {
+  /// \param kind  lstm, gru or rnn_tanh; layers with a bias.
+  auto recurrent = [&](const std::string &kind, int64_t time, int64_t batch, int64_t inputs, int64_t hidden,
+                       int64_t layers, int64_t directions, bool isBatchFirst) {
+    const int64_t gates = kind == "lstm" ? 4 : kind == "gru" ? 3 : 1;
+    std::string weights;
+    for (int64_t i = 0; i < layers * directions; ++i) {
+      const int64_t width = i < directions ? inputs : directions * hidden;
+      weights += (i ? "; " : "(") + tensor({gates * hidden, width}) + "; " + tensor({gates * hidden, hidden}) +
+                 "; " + tensor({gates * hidden}) + "; " + tensor({gates * hidden});
+    }
+    const std::string state = tensor({layers * directions, batch, hidden});
+    expectClose("aten." + kind + ".input",
+                {isBatchFirst ? tensor({batch, time, inputs}) : tensor({time, batch, inputs}),
+                 gates == 4 ? "(" + state + "; " + state + ")" : state, weights + ")", "true",
+                 std::to_string(layers), "0.0", "false", directions == 2 ? "true" : "false",
+                 isBatchFirst ? "true" : "false"});
+  };
+  for (bool isBatchFirst : {false, true}) {
+    recurrent("lstm", 64, 16, 256, 256, 2, 1, isBatchFirst);
+    recurrent("lstm", 50, 8, 64, 128, 2, 2, isBatchFirst);
+    recurrent("lstm", 30, 6, 32, 48, 3, 1, isBatchFirst);
+    recurrent("gru", 64, 16, 64, 128, 1, 2, isBatchFirst);
+    recurrent("gru", 64, 16, 64, 128, 2, 1, isBatchFirst);
+    recurrent("rnn_tanh", 64, 16, 64, 128, 2, 1, isBatchFirst);
+  }
+}
+
 } // namespace
 } // namespace cleave

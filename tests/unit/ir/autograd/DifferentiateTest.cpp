@@ -453,7 +453,7 @@ INSTANTIATE_TEST_SUITE_P(Indexing, DifferentiateTest, testing::ValuesIn(kIndexin
 INSTANTIATE_TEST_SUITE_P(Convolutions, DifferentiateTest, testing::ValuesIn(kConvolutionCases), nameOf);
 INSTANTIATE_TEST_SUITE_P(Losses, DifferentiateTest, testing::ValuesIn(kLossCases), nameOf);
 INSTANTIATE_TEST_SUITE_P(Fallback, AutogradFallbackTest, testing::ValuesIn(kFallbackCases), nameOf);
-INSTANTIATE_TEST_SUITE_P(Recurrent, DifferentiateTest, testing::ValuesIn(kRecurrentCases), nameOf);
+INSTANTIATE_TEST_SUITE_P(Recurrent, AutogradFallbackTest, testing::ValuesIn(kRecurrentCases), nameOf);
 
 } // namespace
 } // namespace cleave

@@ -208,6 +208,9 @@ inline const std::vector<GradientCase> kElementwiseCases = {
 };
 
 inline const std::vector<GradientCase> kProductCases = {
+    {"aten.lstm_cell",
+     {"tensor<Nx6xf32>", "(tensor<Nx5xf32>; tensor<Nx5xf32>)", "tensor<20x6xf32>", "tensor<20x5xf32>",
+      "tensor<20xf32>", "tensor<20xf32>"}},
     {"aten.matmul", {"tensor<Mxf32>", "tensor<Mxf32>"}},
     {"aten.matmul", {"tensor<NxMxf32>", "tensor<Mxf32>"}},
     {"aten.matmul", {"tensor<Nxf32>", "tensor<NxMxf32>"}},
@@ -690,6 +693,7 @@ inline const std::vector<GradientCase> kLossCases = {
     {"aten.multi_margin_loss", {"tensor<NxMxf32>", "below M tensor<Nxi64>", "1", "1", "none", "1"}},
 };
 
+/// Calls that run under autograd again on every device. A dropout between layers that is not trained drops nothing.
 inline const std::vector<GradientCase> kRecurrentCases = {
     {"aten.lstm.input",
      {"tensor<Nx4x6xf32>", "(tensor<1xNx5xf32>; tensor<1xNx5xf32>)",
@@ -702,20 +706,21 @@ inline const std::vector<GradientCase> kRecurrentCases = {
       "tensor<15xf32>; tensor<15xf32>; tensor<15x10xf32>; tensor<15x5xf32>; tensor<15xf32>; "
       "tensor<15xf32>)",
       "true", "2", "0.0", "true", "true", "false"}},
+    {"aten.rnn_relu.input",
+     {"tensor<NxMx6xf32>", "tensor<1xNx5xf32>", "(tensor<5x6xf32>; tensor<5x5xf32>)", "false", "1", "0.0",
+      "true", "false", "true"}},
+    {"aten.lstm.input",
+     {"tensor<MxNx6xf32>", "(tensor<2xNx5xf32>; tensor<2xNx5xf32>)",
+      "(tensor<20x6xf32>; tensor<20x5xf32>; tensor<20x5xf32>; tensor<20x5xf32>)", "false", "2", "0.5", "false",
+      "false", "false"}},
     {"aten.rnn_tanh.input",
      {"tensor<Nx4xKxf32>", "tensor<1xNx5xf32>", "(tensor<5xKxf32>; tensor<5x5xf32>)", "false", "1", "0.0",
       "true", "false", "true"}},
-    {"aten.lstm_cell",
-     {"tensor<Nx6xf32>", "(tensor<Nx5xf32>; tensor<Nx5xf32>)", "tensor<20x6xf32>", "tensor<20x5xf32>",
-      "tensor<20xf32>", "tensor<20xf32>"}},
 };
 
 /// Calls that run under autograd again: the calls of the formula depend on data (index_fill), or on sizes: their order
-/// (multi_dot), their number (cumprod, a recurrent layer over any length).
+/// (multi_dot), their number (cumprod).
 inline const std::vector<GradientCase> kFallbackCases = {
-    {"aten.rnn_tanh.input",
-     {"tensor<NxMx6xf32>", "tensor<1xNx5xf32>", "(tensor<5x6xf32>; tensor<5x5xf32>)", "false", "1", "0.0",
-      "true", "false", "true"}},
     {"aten.cumprod", {"positive tensor<NxMxf32>", "1", "none"}},
     {"aten.index_fill.int_Tensor", {"tensor<NxMxf32>", "1", "below M tensor<3xi64>", "tensor<f32>"}},
     {"aten.linalg_multi_dot", {"(tensor<NxMxf32>; tensor<MxKxf32>; tensor<Kx3xf32>)"}},
