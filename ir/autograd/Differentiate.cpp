@@ -94,9 +94,6 @@ bool usesAny(Operation *op, const DenseSet<Value> &values) {
 }
 
 void Differentiator::findRequiresGrad() {
-  for (BlockArgument argument : function.getArguments())
-    if (isDifferentiable({argument, std::nullopt}) && options.wantsInputGradient(nameOf(argument)))
-      requiresGrad.insert(argument);
   // The results of an operation with a weight in one of its regions require grad, too.
   function.walk([&](ParamOp param) {
     if (isTrainable(param))
@@ -219,8 +216,7 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
                            << "that are known without data";
   SmallVector<Value> given =
       llvm::map_to_vector(*results, [&](TensorRef tensor) { return gradientOf(tensor); });
-  // The fused kernels read rows.
-  if (semanticsOf(op.getName()).saved == SavedForBackward::Attention)
+  if (semanticsOf(op.getName()).needsContiguousGradient)
     for (Value &gradient : given)
       gradient = gradient ? contiguous(gradient) : gradient;
   std::vector<bool> needsInputGrad;
@@ -341,6 +337,9 @@ LogicalResult Differentiator::run() {
   if (!index)
     return failure();
   function.setResultAttr(*index, kLossAttr, UnitAttr::get(function.getContext()));
+  for (BlockArgument argument : function.getArguments())
+    if (isDifferentiable({argument, std::nullopt}) && options.wantsInputGradient(nameOf(argument)))
+      requiresGrad.insert(argument);
   findRequiresGrad();
   for (ReadStateOp state : function.getOps<ReadStateOp>())
     if (requiresGrad.contains(state.getInitial()))
@@ -373,7 +372,35 @@ LogicalResult Differentiator::run() {
   return success();
 }
 
-LogicalResult differentiate(func::FuncOp function, const DerivativeOptions &options) {
+FailureOr<SmallVector<std::optional<unsigned>>> Differentiator::runFrom(ArrayRef<unsigned> results,
+                                                                        const std::vector<bool> &wanted) {
+  Block &block = function.getBody().front();
+  Operation *terminator = block.getTerminator();
+  for (auto [argument, isWanted] : llvm::zip(block.getArguments(), wanted))
+    if (isWanted && isDifferentiable({argument, std::nullopt}))
+      requiresGrad.insert(argument);
+  findRequiresGrad();
+  builder.opBuilder().setInsertionPoint(terminator);
+  SmallVector<Operation *> forward;
+  for (Operation &op : block.without_terminator())
+    forward.push_back(&op);
+  for (auto [result, gradient] : llvm::zip(results, block.getArguments().drop_front(wanted.size())))
+    gradients[terminator->getOperand(result)] = gradient;
+  for (Operation *op : llvm::reverse(forward))
+    if (failed(visit(op)))
+      return failure();
+  SmallVector<std::optional<unsigned>> found(wanted.size());
+  for (auto [argument, isWanted, place] : llvm::zip(block.getArguments(), wanted, found))
+    if (Value gradient = isWanted ? gradients.lookup(argument) : Value()) {
+      place = terminator->getNumOperands();
+      terminator->insertOperands(*place, gradient);
+    }
+  return found;
+}
+
+/// Makes samples of the function, and sets its types when `change` has changed it.
+static LogicalResult differentiateWith(func::FuncOp function,
+                                       llvm::function_ref<LogicalResult(Samples &)> change) {
   registerMetaKernels();
   useDifferentiableForms(function);
   MetaRunGuard guard;
@@ -383,12 +410,29 @@ LogicalResult differentiate(func::FuncOp function, const DerivativeOptions &opti
   if (failed(samples))
     return failure();
   generalize(function, **samples, inferred);
-  if (failed(Differentiator(function, options, **samples).run()))
+  if (failed(change(**samples)))
     return failure();
   removeGradientStops(function);
   generalize(function, **samples, inferred);
   setInferredTypes(function, inferred);
   return success();
+}
+
+LogicalResult differentiate(func::FuncOp function, const DerivativeOptions &options) {
+  return differentiateWith(
+      function, [&](Samples &samples) { return Differentiator(function, options, samples).run(); });
+}
+
+FailureOr<SmallVector<std::optional<unsigned>>>
+addGradients(func::FuncOp function, ArrayRef<unsigned> results, const std::vector<bool> &wanted) {
+  FailureOr<SmallVector<std::optional<unsigned>>> found = failure();
+  const DerivativeOptions options;
+  const LogicalResult done = differentiateWith(function, [&](Samples &samples) {
+    return LogicalResult(found = Differentiator(function, options, samples).runFrom(results, wanted));
+  });
+  if (failed(done))
+    return failure();
+  return found;
 }
 
 } // namespace cleave

@@ -41,6 +41,12 @@ std::string gradientName(llvm::StringRef of);
 /// that requires grad, and at a random operator that would run a second time.
 mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DerivativeOptions &options);
 
+/// The same from given gradients on: the function's last arguments are the gradients of its results
+/// `results`, and the gradients of the arguments in front of them that are `wanted` become further results.
+/// \returns by such an argument: the result that is its gradient; nothing for one without.
+mlir::FailureOr<llvm::SmallVector<std::optional<unsigned>>>
+addGradients(mlir::func::FuncOp function, llvm::ArrayRef<unsigned> results, const std::vector<bool> &wanted);
+
 /// Replaces operators at which gradients stop by their operands.
 void removeGradientStops(mlir::func::FuncOp function);
 

@@ -39,6 +39,7 @@ void addCollectives(SemanticsTable &table) {
   add("spmd.all_to_all", CollectiveKind::AllToAll, "ranges");
   add("spmd.broadcast", CollectiveKind::Broadcast);
   add("spmd.shard", std::nullopt, "ranges");
+  table.set(&OpSemantics::linearity, Linearity::All, {"spmd.shard"});
 }
 
 } // namespace cleave

@@ -199,6 +199,12 @@ static double attentionFlops(OperatorOp op, const ExampleShapes &shapes) {
   return 2.0 * scores + 2.0 * scores / query->back() * value->back();
 }
 
+/// Attention that saves no scores computes five matrix products in the backward pass for two in the forward
+/// pass (Dao et al. 2022).
+static double attentionGradientFlops(OperatorOp op, const ExampleShapes &shapes) {
+  return attentionFlops(op, shapes) * 5 / 2;
+}
+
 static std::optional<GemmShape> attentionGemm(OperatorOp op, const ExampleShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   if (attentionFlops(op, shapes) == 0)
@@ -349,6 +355,12 @@ void addContractions(SemanticsTable &table) {
                                                     .gemm = attentionGemm,
                                                     .workspaceBytes = attentionWorkspace,
                                                     .shardingRule = attention});
+  const auto flash = {StringRef("aten._scaled_dot_product_flash_attention_for_cpu")};
+  const auto flashBackward = {StringRef("aten._scaled_dot_product_flash_attention_for_cpu_backward")};
+  table.set(&OpSemantics::flops, attentionFlops, flash);
+  table.set(&OpSemantics::gemm, attentionGemm, flash);
+  table.set(&OpSemantics::flops, attentionGradientFlops, flashBackward);
+  table.set(&OpSemantics::gemm, attentionGemm, flashBackward);
 }
 
 } // namespace cleave

@@ -39,8 +39,8 @@ void GradientFlow::follow(Operation *op) {
   });
   auto call = dyn_cast<OperatorOp>(op);
   const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
-  if (semantics && (semantics->saved == SavedForBackward::NoGradient || semantics->readsNoElements ||
-                    semantics->isUninitialized || (semantics->isScalar && !isItemAccess(op))))
+  if (semantics && (semantics->hasNoGradient || semantics->readsNoElements || semantics->isUninitialized ||
+                    (semantics->isScalar && !isItemAccess(op))))
     takesParameters = false;
   SmallVector<Value> made(op->getResults());
   for (Region &region : op->getRegions())

@@ -16,16 +16,6 @@ void SemanticsTable::add(std::initializer_list<StringRef> names, OpSemantics ent
   }
 }
 
-void SemanticsTable::saves(SavedForBackward saved, std::initializer_list<StringRef> names,
-                           int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes)) {
-  for (StringRef name : names) {
-    auto found = entries.find(name);
-    assert(found != entries.end() && "an entry comes first");
-    found->second.saved = saved;
-    found->second.savedBytes = bytes;
-  }
-}
-
 const OpSemantics *SemanticsTable::find(StringRef name) const {
   auto found = entries.find(name);
   return found == entries.end() ? nullptr : &found->second;

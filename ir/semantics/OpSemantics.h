@@ -24,21 +24,6 @@ namespace cleave {
 /// --train.
 inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 
-/// Values of the forward pass that an operator's backward pass reads, as in PyTorch's derivatives.yaml.
-enum class SavedForBackward {
-  Operands,         ///< all tensor operands
-  Nothing,          ///< nothing but sizes
-  PassThrough,      ///< nothing; gradients pass unchanged, summed over broadcast dimensions
-  First,            ///< the first operand
-  Result,           ///< the result
-  FirstAndResult,   ///< both
-  Multiplicands,    ///< each multiplicand, for the gradients of the others
-  Attention,        ///< operands and result of an attention
-  NonFloatOperands, ///< operands that are not floating-point: indices, boolean masks
-  NonFloatResults,  ///< results that are not floating-point: indices of maxima, boolean masks
-  NoGradient,       ///< results have no gradients
-};
-
 /// The dtype of an operator's result.
 enum class ResultDType {
   Promoted, ///< the promoted dtype of its tensor operands
@@ -170,9 +155,12 @@ struct OpSemantics {
   double (*flops)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// The contraction that `flops` counts, as a GEMM; null or nothing if there is none of known shape.
   std::optional<GemmShape> (*gemm)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// What the backward pass saves; set for all families by Gradients.cpp. Call backwardOf.
-  SavedForBackward saved = SavedForBackward::Operands;
-  /// Bytes saved besides that; null: none.
+  /// No gradient goes through the call.
+  bool hasNoGradient = false;
+  /// The kernels of its backward pass read rows of the result's gradient without gaps.
+  bool needsContiguousGradient = false;
+  /// Bytes that the kernels of GPUs save besides operands and results, where those of CPUs save more; null:
+  /// the same on both.
   int64_t (*savedBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// The collective that it is.
   std::optional<CollectiveKind> collective = std::nullopt;

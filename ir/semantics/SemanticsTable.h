@@ -23,9 +23,6 @@ public:
     for (llvm::StringRef name : names)
       entries[name].*field = value;
   }
-  /// Sets what the backward pass saves for each name.
-  void saves(SavedForBackward saved, std::initializer_list<llvm::StringRef> names,
-             int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr);
 
 private:
   llvm::StringMap<OpSemantics> entries;

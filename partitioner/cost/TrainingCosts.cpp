@@ -3,7 +3,6 @@
 #include "ir/ModuleList.h"
 #include "ir/UsedValues.h"
 #include "ir/semantics/AttentionCores.h"
-#include "ir/semantics/Backward.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/sharding/Sharding.h"
@@ -18,8 +17,8 @@ namespace cleave {
 static constexpr int64_t kBucketBytes = 25 << 20;
 
 TrainingCosts::TrainingCosts(func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
-                             const TrainingOptions &options)
-    : function(function), shapes(microbatch), group(group), options(options),
+                             const TrainingOptions &options, CallBackwards &backwards)
+    : function(function), shapes(microbatch), group(group), backwards(backwards), options(options),
       ranks(tensorParallelSizeOf(function)), flow(function) {
   findSplit();
   findGradientAllReduces();
@@ -186,10 +185,10 @@ TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
         gradient.work = {gradient.work.flops * share, gradient.work.bytes * share};
         if (gradient.gemm)
           gradient.gemm->rows *= share;
-        sum += callSeconds({call, gradient.work, gradient.gemm}, group);
+        sum += callSeconds({gradient.call, gradient.work, gradient.gemm}, group);
       }
     };
-    BackwardWork work = backwardOf(call, shapes, flow);
+    BackwardWork work = backwards.of(call, shapes, flow);
     add(seconds.inputGradient, work.inputs);
     add(seconds.weightGradient, work.weights);
   }
@@ -216,7 +215,7 @@ void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
   auto call = dyn_cast<OperatorOp>(op);
   if (!call)
     return;
-  BackwardWork work = backwardOf(call, shapes, flow);
+  BackwardWork work = backwards.of(call, shapes, flow);
   const auto own = recomputed.find(op);
   for (Value value : work.saved) {
     Value storage = storageOf(value);

@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_COST_TRAININGCOSTS_H
 
 #include "ir/ExampleShapes.h"
+#include "ir/autograd/CallBackwards.h"
 #include "ir/semantics/GradientFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/machine/DeviceGroup.h"
@@ -77,9 +78,10 @@ struct OptimizerBytes {
 class TrainingCosts {
 public:
   /// \param microbatch  example shapes of one micro-batch.
-  /// \param group       devices that run the function; must outlive the object.
+  /// \param group, backwards  devices that run the function, and backward passes of the calls of functions
+  ///                          like it; both must outlive the object.
   TrainingCosts(mlir::func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
-                const TrainingOptions &options);
+                const TrainingOptions &options, CallBackwards &backwards);
 
   /// Seconds of the forward and backward pass of one operation, as the stage cutter counts them.
   double seconds(mlir::Operation *op) const;
@@ -131,6 +133,7 @@ private:
   mlir::func::FuncOp function;
   ExampleShapes shapes;
   const DeviceGroup &group;
+  CallBackwards &backwards;
   TrainingOptions options;
   unsigned ranks;
   GradientFlow flow;

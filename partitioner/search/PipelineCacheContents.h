@@ -54,6 +54,8 @@ struct PipelineCache::Contents {
   std::map<std::vector<const DeviceGroup *>, ModelGraphs> graphs;
   /// By the number of micro-batches of all data-parallel ranks together: the shapes of one.
   std::map<uint32_t, ExampleShapes> microbatchShapes;
+  /// Of the function's calls.
+  CallBackwards backwards;
   /// By that number, recomputation (nothing for inference), and device group.
   std::map<std::tuple<uint32_t, std::optional<Recompute>, const DeviceGroup *>, OperationPrices> prices;
   std::map<ConfigurationKey, double> secondsLowerBound;

@@ -76,7 +76,7 @@ OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration
   auto [known, isNew] = contents.prices.try_emplace(
       {configuration.microbatches * configuration.dataParallelSize, recompute, group}, shapes, *group);
   if (isNew && configuration.schedule)
-    known->second.training.emplace(function, shapes, *group, configuration.training);
+    known->second.training.emplace(function, shapes, *group, configuration.training, contents.backwards);
   return known->second;
 }
 

@@ -32,6 +32,18 @@ def test_one_device_does_all_passes_and_the_update(model):
     assert report["mesh"] == {"pp": 1, "dp": 1, "tp": 1} and report["schedule"] == "1f1b"
 
 
+@pytest.mark.parametrize("name, config", [
+    ("gpt2", "n_layer=2,n_embd=256,n_head=4,vocab_size=500,attn_pdrop=0,embd_pdrop=0,resid_pdrop=0"),
+    ("mixtral", "num_hidden_layers=2,hidden_size=128,intermediate_size=256,num_attention_heads=4,num_key_value_heads=2,vocab_size=500")])
+def test_backward_passes_are_those_of_the_joint_function(name, config, trace_model, tmp_path):
+    """Of a plan, where libtorch dispatches views, too, which forecasts of a step leave out."""
+    traced = trace_model(f"hf:{name}", "--config", config, "--batch", 4, "--seq", 64, "--train")
+    cleave("compile", traced.path, "--inputs", traced.inputs, "--gradients", "-o", "model.plan", cwd=tmp_path)
+    (joint,) = cleave("inspect", "model.plan", "--json", cwd=tmp_path).json()["stages"]
+    report = cleave("simulate", traced.path, "--inputs", traced.inputs, "--train", "--json").json()
+    assert report["devices"][0]["busy_seconds"] == pytest.approx(joint["predicted_seconds"], rel=0.08)
+
+
 @pytest.mark.parametrize("schedule, live", [("gpipe", [2, 2]), ("1f1b", [2, 1]), ("zb-h1", [2, 2])])
 def test_schedules_hold_what_their_formulas_say(model, schedule, live):
     report = forecast(model, "--mesh", "pp=2", "--microbatches", 2, "--schedule", schedule)

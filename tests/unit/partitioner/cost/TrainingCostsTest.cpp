@@ -165,15 +165,16 @@ TrainingStageCost costOf(const std::string &text, const TrainingOptions &options
   for (Operation &op : parsed.function.getBody().front().without_terminator())
     ops.push_back(&op);
   const DeviceGroup group{machine.devices, machine.collectives};
-  return TrainingCosts(parsed.function, ExampleShapes(parsed.function), group, options).stage(ops);
+  CallBackwards backwards;
+  return TrainingCosts(parsed.function, ExampleShapes(parsed.function), group, options, backwards).stage(ops);
 }
 
 /// Bytes that a layer keeps, by s b h and a s / h; the paper leaves out the mean and the deviation of each
-/// row that each of the two norms keeps.
+/// row that each of the two norms keeps, here in bfloat16.
 int64_t savedByALayer(const Gpt &gpt, const TrainingOptions &options) {
   return costOf(gpt.text(), options, machineOf(1)).savedBytes / 2;
 }
-constexpr int64_t kStatisticsOfARow = 2 * 2 * 4;
+constexpr int64_t kStatisticsOfARow = 2 * 2 * 2;
 
 struct Formula {
   int64_t rows, sbh, scores;
