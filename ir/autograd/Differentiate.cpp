@@ -225,8 +225,8 @@ LogicalResult Differentiator::visitCall(OperatorOp op) {
   if (!llvm::is_contained(needsInputGrad, true))
     return success();
   if (semanticsOf(op.getName()).isDifferentiatedByAutograd)
-    return differentiateByAutograd(op, *results,
-                                   "what " + op.getBaseName().str() + " saves depends on the device");
+    return differentiateByAutograd(
+        op, *results, "the tensors that " + op.getBaseName().str() + " saves depend on the device");
   auto rule = rules.find(op, given, needsInputGrad);
   if (!rule) {
     llvm::Error error = rule.takeError();
@@ -372,8 +372,8 @@ LogicalResult Differentiator::run() {
   return success();
 }
 
-FailureOr<SmallVector<std::optional<unsigned>>> Differentiator::runFrom(ArrayRef<unsigned> results,
-                                                                        const std::vector<bool> &wanted) {
+FailureOr<SmallVector<std::optional<unsigned>>> Differentiator::runVjp(ArrayRef<unsigned> results,
+                                                                       const std::vector<bool> &wanted) {
   Block &block = function.getBody().front();
   Operation *terminator = block.getTerminator();
   for (auto [argument, isWanted] : llvm::zip(block.getArguments(), wanted))
@@ -398,9 +398,9 @@ FailureOr<SmallVector<std::optional<unsigned>>> Differentiator::runFrom(ArrayRef
   return found;
 }
 
-/// Makes samples of the function, and sets its types when `change` has changed it.
+/// Runs `transform` with samples of the function, and then infers its types again.
 static LogicalResult differentiateWith(func::FuncOp function,
-                                       llvm::function_ref<LogicalResult(Samples &)> change) {
+                                       llvm::function_ref<LogicalResult(Samples &)> transform) {
   registerMetaKernels();
   useDifferentiableForms(function);
   MetaRunGuard guard;
@@ -410,7 +410,7 @@ static LogicalResult differentiateWith(func::FuncOp function,
   if (failed(samples))
     return failure();
   generalize(function, **samples, inferred);
-  if (failed(change(**samples)))
+  if (failed(transform(**samples)))
     return failure();
   removeGradientStops(function);
   generalize(function, **samples, inferred);
@@ -423,12 +423,12 @@ LogicalResult differentiate(func::FuncOp function, const DerivativeOptions &opti
       function, [&](Samples &samples) { return Differentiator(function, options, samples).run(); });
 }
 
-FailureOr<SmallVector<std::optional<unsigned>>>
-addGradients(func::FuncOp function, ArrayRef<unsigned> results, const std::vector<bool> &wanted) {
+FailureOr<SmallVector<std::optional<unsigned>>> addVjp(func::FuncOp function, ArrayRef<unsigned> results,
+                                                       const std::vector<bool> &wanted) {
   FailureOr<SmallVector<std::optional<unsigned>>> found = failure();
   const DerivativeOptions options;
   const LogicalResult done = differentiateWith(function, [&](Samples &samples) {
-    return LogicalResult(found = Differentiator(function, options, samples).runFrom(results, wanted));
+    return LogicalResult(found = Differentiator(function, options, samples).runVjp(results, wanted));
   });
   if (failed(done))
     return failure();

@@ -41,11 +41,13 @@ std::string gradientName(llvm::StringRef of);
 /// that requires grad, and at a random operator that would run a second time.
 mlir::LogicalResult differentiate(mlir::func::FuncOp function, const DerivativeOptions &options);
 
-/// The same from given gradients on: the function's last arguments are the gradients of its results
-/// `results`, and the gradients of the arguments in front of them that are `wanted` become further results.
-/// \returns by such an argument: the result that is its gradient; nothing for one without.
+/// Vector-Jacobian product of the function. Its arguments are `wanted.size()` inputs, then for each index in
+/// `results`, in that order, the gradient of that result, with the same shape and dtype. Adds to the results
+/// the gradient of each input i with `wanted[i]` that they depend on. Marks no loss, and leaves the output
+/// tree. Fails, with a diagnostic, as `differentiate` does; the function is then partly changed.
+/// \returns for each input the index of the result that is its gradient, or nothing.
 mlir::FailureOr<llvm::SmallVector<std::optional<unsigned>>>
-addGradients(mlir::func::FuncOp function, llvm::ArrayRef<unsigned> results, const std::vector<bool> &wanted);
+addVjp(mlir::func::FuncOp function, llvm::ArrayRef<unsigned> results, const std::vector<bool> &wanted);
 
 /// Replaces operators at which gradients stop by their operands.
 void removeGradientStops(mlir::func::FuncOp function);

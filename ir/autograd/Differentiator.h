@@ -25,9 +25,9 @@ public:
         builder(samples, function.getContext()) {}
 
   mlir::LogicalResult run();
-  /// See addGradients.
-  mlir::FailureOr<llvm::SmallVector<std::optional<unsigned>>> runFrom(llvm::ArrayRef<unsigned> results,
-                                                                      const std::vector<bool> &wanted);
+  /// See addVjp.
+  mlir::FailureOr<llvm::SmallVector<std::optional<unsigned>>> runVjp(llvm::ArrayRef<unsigned> results,
+                                                                     const std::vector<bool> &wanted);
 
 private:
   const c10::IValue *exampleOf(mlir::Value value) const { return builder.exampleOf(value); }
@@ -41,7 +41,7 @@ private:
   /// Why the type of the loss is not known without data.
   std::string reasonOfUnknown() const;
   mlir::LogicalResult checkLoss(unsigned index);
-  /// Adds the values computed from those that require grad.
+  /// Propagates requires-grad forward through the function.
   void findRequiresGrad();
   /// The tensors that a value holds: itself, or the items of a list; nothing if it holds others.
   std::optional<llvm::SmallVector<TensorRef>> tensorsIn(mlir::Value value) const;

@@ -11,8 +11,8 @@ static int64_t maskBytes(OperatorOp op, const ExampleShapes &shapes) {
   return shapes.elementsOf(op->getResult(0));
 }
 
-/// Operators without an entry of their own, that models and PyTorch's formulas for gradients call, and that
-/// have no meta kernel in C++.
+/// Operators that models and PyTorch's derivatives call, that need no other entry, and that have no meta
+/// kernel in C++.
 static void addStaticResultTypes(SemanticsTable &table) {
   table.set(&OpSemantics::hasStaticResultTypes, true,
             {"aten._adaptive_avg_pool2d",
@@ -66,7 +66,7 @@ static void addStaticResultTypes(SemanticsTable &table) {
 }
 
 /// copy(self, src): src in the dtype and shape of self.
-static SmallVector<Value> copied(OperatorOp op, OpBuilder &builder) {
+static SmallVector<Value> decomposeCopy(OperatorOp op, OpBuilder &builder) {
   Value self = op->getOperand(0);
   auto like = [&](StringRef name, Value value) {
     return OperatorOp::create(builder, op->getLoc(), name, {value, self},
@@ -76,8 +76,9 @@ static SmallVector<Value> copied(OperatorOp op, OpBuilder &builder) {
   return {like("aten.expand_as", like("aten.type_as", op->getOperand(1)))};
 }
 
-/// _weight_norm(v, g, dim), whose fused form plans may not call: v · g / ‖v‖.
-static SmallVector<Value> weightNormed(OperatorOp op, OpBuilder &builder) {
+/// _weight_norm(v, g, dim), w = g · v / ‖v‖ (Salimans and Kingma 2016), in place of the fused operator, which
+/// plans may not call.
+static SmallVector<Value> decomposeWeightNorm(OperatorOp op, OpBuilder &builder) {
   auto call = [&](StringRef name, ValueRange operands) {
     return OperatorOp::create(builder, op->getLoc(), name, operands,
                               UnknownTensorType::get(builder.getContext()))
@@ -88,13 +89,13 @@ static SmallVector<Value> weightNormed(OperatorOp op, OpBuilder &builder) {
   return {call("aten.mul.Tensor", {op->getOperand(0), call("aten.div.Tensor", {op->getOperand(1), norm})})};
 }
 
-void addGradients(SemanticsTable &table) {
+void addGradientSemantics(SemanticsTable &table) {
   addStaticResultTypes(table);
   table.set(&OpSemantics::dropProbability, llvm::StringLiteral("p"), {"aten.dropout", "aten.native_dropout"});
   table.set(&OpSemantics::dropProbability, llvm::StringLiteral("dropout_p"),
             {"aten._scaled_dot_product_flash_attention_for_cpu"});
-  table.set(&OpSemantics::differentiableForm, copied, {"aten.copy"});
-  table.set(&OpSemantics::differentiableForm, weightNormed, {"aten._weight_norm"});
+  table.set(&OpSemantics::differentiableForm, decomposeCopy, {"aten.copy"});
+  table.set(&OpSemantics::differentiableForm, decomposeWeightNorm, {"aten._weight_norm"});
   table.set(&OpSemantics::savedBytes, maskBytes,
             {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"});
   table.set(&OpSemantics::needsContiguousGradient, true, {"aten.scaled_dot_product_attention"});

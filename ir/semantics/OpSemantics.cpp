@@ -36,7 +36,7 @@ static const SemanticsTable &table() {
     addCollectives(table);
     addRandom(table);
     addAliasing(table);
-    addGradients(table);
+    addGradientSemantics(table);
     addLinearity(table);
     return table;
   }();
@@ -135,12 +135,13 @@ OpWork workOf(Operation *op, const ExampleShapes &shapes) {
   OpWork work;
   auto call = dyn_cast<OperatorOp>(op);
   if (!call) {
-    // Control flow costs as much as its regions, run once.
+    // Control flow costs as much as its regions, run once; a vjp runs its region forward and back.
+    const double runs = isa<VjpOp>(op) ? kVjpRuns : 1;
     for (Region &region : op->getRegions())
       for (Operation &inner : region.getOps()) {
         OpWork part = workOf(&inner, shapes);
-        work.flops += part.flops;
-        work.bytes += part.bytes;
+        work.flops += runs * part.flops;
+        work.bytes += runs * part.bytes;
       }
     return work;
   }

@@ -179,10 +179,11 @@ struct OpSemantics {
   /// For an operator without a derivative, with one that plans may not call, or with random numbers inside:
   /// its results, by other operators; nothing if this call stays.
   llvm::SmallVector<mlir::Value> (*differentiableForm)(OperatorOp op, mlir::OpBuilder &builder) = nullptr;
-  /// Its backward pass is a `cleave.vjp` of the call, since what the forward pass saves can be read by the
-  /// kernels of the same device alone.
+  /// Its backward pass is a `cleave.vjp` of the call, since only kernels of the same device can read what the
+  /// forward pass saves.
   bool isDifferentiatedByAutograd = false;
-  /// Bytes that this `cleave.vjp` needs besides its results, on a CPU; null or nothing: not known.
+  /// For the call inside that `cleave.vjp`: bytes that it needs besides its results, on a CPU; null or
+  /// nothing: not known.
   std::optional<int64_t> (*autogradBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
   /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewInverse.
@@ -228,6 +229,9 @@ struct OpWork {
   double bytes = 0;
 };
 OpWork workOf(mlir::Operation *op, const ExampleShapes &shapes);
+
+/// A `cleave.vjp` runs its region forward, and twice as much for gradients of inputs and of weights.
+inline constexpr int kVjpRuns = 3;
 
 /// Bytes that a `cleave.vjp` of one call needs besides its results; nothing if they are not known, or it is
 /// one of other operations.

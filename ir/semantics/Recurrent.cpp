@@ -1,7 +1,8 @@
 //===- Recurrent.cpp - LSTM, GRU and simple recurrent layers --------------===//
 //
-// lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first); gru and rnn
-// take one state for the list of two. Of packed sequences: (data, batch_sizes, hx, params, …, bidirectional).
+// lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first); gru, rnn_tanh
+// and rnn_relu take a single state instead of the list [h_0, c_0]. Overloads for packed sequences: (data,
+// batch_sizes, hx, params, …, bidirectional).
 //
 //===----------------------------------------------------------------------===//
 #include "ir/semantics/SemanticsTable.h"
@@ -13,7 +14,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Every step multiplies all weight matrices, those of inputs and of the hidden state.
+/// 2 × (input-hidden and hidden-hidden weights) × time × batch; pointwise operations are not counted.
 static double recurrentFlops(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0));
   if (!input || input->empty() || input->back() == 0)
@@ -25,10 +26,10 @@ static double recurrentFlops(OperatorOp op, const ExampleShapes &shapes) {
   return 2.0 * weights * shapes.elementsOf(op->getOperand(0)) / input->back();
 }
 
-/// input[t, b, i] (or [b, t, i]), states[l, b, h], parameters → output[t, b, o], states: the batch passes
-/// through. Nothing for packed sequences, for an input without a batch, and for states in a list made
-/// elsewhere.
-static std::optional<OpShardingRule> recurrent(OperatorOp op, const ExampleShapes &shapes) {
+/// input[t, b, i] (or [b, t, i]), states[l, b, h], parameters → output[t, b, o], states: the batch can be
+/// sharded, all other dimensions need replication. Nothing for packed sequences, for an input without a
+/// batch, and for states in a list that is not made in the function.
+static std::optional<OpShardingRule> recurrentShardingRule(OperatorOp op, const ExampleShapes &shapes) {
   const std::optional<int64_t> batchFirst = constantInt(op, "batch_first");
   const SmallVector<OptionalShape> operands = operandShapes(op, shapes), results = resultShapes(op, shapes);
   if (!batchFirst || !operands[0] || operands[0]->size() != 3)
@@ -41,7 +42,7 @@ static std::optional<OpShardingRule> recurrent(OperatorOp op, const ExampleShape
       dims.push_back(dim == batchDim ? batch : rule.addDim(FactorKind::NeedsReplication, (*shape)[dim]));
     return dims;
   };
-  // Of the operands, states alone have three dimensions, besides the input.
+  // Besides the input, only the states have rank 3.
   size_t states = 0;
   for (auto [index, shape] : llvm::enumerate(operands)) {
     const bool isState = index > 0 && shape && shape->size() == 3;
@@ -63,20 +64,27 @@ static std::optional<OpShardingRule> recurrent(OperatorOp op, const ExampleShape
 namespace {
 /// Sizes of a call.
 struct RecurrentSizes {
+  /// Time steps, samples, input features, and hidden units.
   int64_t time, batch, inputs, hidden;
+  /// `directions`: 1 or 2. `gates`: 4 of an LSTM, 3 of a GRU, 1 of others.
   int64_t layers, directions, gates;
-  /// Steps lie apart in memory, so that the input is copied, and the gradient of the output, too.
+  /// The input is batch-first and not stored time-major, so that ATen copies it, and the output's gradient.
   bool copiesInput;
-  bool usesOneDnn;
-  /// Of one element.
+  bool hasBiases, usesOneDnn;
+  /// Bytes of one element.
   int64_t bytes;
 
-  /// Features that layer `layer` takes.
+  /// Input features of a layer.
   int64_t inputsOf(int64_t layer) const { return layer ? directions * hidden : inputs; }
-  /// Bytes of what one direction gives, at all steps.
+  /// Bytes of one direction's output [time, batch, hidden].
   int64_t outputBytes() const { return time * batch * hidden * bytes; }
   int64_t inputBytes(int64_t layer) const { return time * batch * inputsOf(layer) * bytes; }
-  int64_t weightBytes(int64_t layer) const { return gates * hidden * (inputsOf(layer) + hidden + 1) * bytes; }
+  /// Bytes of the matrices of one direction.
+  int64_t matrixBytes(int64_t layer) const { return gates * hidden * (inputsOf(layer) + hidden) * bytes; }
+  /// The same with one bias: the gradients of both biases are one tensor.
+  int64_t weightBytes(int64_t layer) const {
+    return matrixBytes(layer) + (hasBiases ? gates * hidden * bytes : 0);
+  }
 };
 } // namespace
 
@@ -93,22 +101,43 @@ static bool isTimeMajor(RankedTensorType type, const ExampleShapes &shapes) {
   return batch && time && *batch < *time;
 }
 
+/// The weights of each layer; nothing if they are not known, or do not divide into layers.
+static std::optional<SmallVector<ValueRange>> weightsByLayer(OperatorOp op) {
+  auto all = op.getArgument("params").getDefiningOp<ListOp>();
+  const auto layers = constantInt(op, "num_layers");
+  if (!all || !layers || *layers < 1 || all.getElements().empty() || all.getElements().size() % *layers)
+    return std::nullopt;
+  const size_t each = all.getElements().size() / *layers;
+  SmallVector<ValueRange> weights;
+  for (size_t i = 0; i < all.getElements().size(); i += each)
+    weights.push_back(all.getElements().slice(i, each));
+  return weights;
+}
+
+/// The states h_0 (and c_0); empty if they are in a list that is not made in the function.
+static SmallVector<Value> statesOf(OperatorOp op) {
+  const Value hx = op.getArgument("hx");
+  if (auto list = hx.getDefiningOp<ListOp>())
+    return SmallVector<Value>(list.getElements());
+  return isa<ListType>(hx.getType()) ? SmallVector<Value>() : SmallVector<Value>{hx};
+}
+
 static std::optional<RecurrentSizes> sizesOf(OperatorOp op, const ExampleShapes &shapes) {
-  auto pair = op.getArgument("hx").getDefiningOp<ListOp>();
-  auto weights = op.getArgument("params").getDefiningOp<ListOp>();
+  const auto weights = weightsByLayer(op);
+  const SmallVector<Value> states = statesOf(op);
   const auto input = shapes.shapeOf(op->getOperand(0));
-  const auto state = shapes.shapeOf(pair ? pair.getElements()[0] : op.getArgument("hx"));
-  const auto weight = weights ? shapes.shapeOf(weights.getElements()[0]) : std::nullopt;
-  const auto layers = constantInt(op, "num_layers"), directions = constantInt(op, "bidirectional");
+  const auto state = states.empty() ? std::nullopt : shapes.shapeOf(states[0]);
+  const auto weight = weights ? shapes.shapeOf(weights->front()[0]) : std::nullopt;
+  const auto directions = constantInt(op, "bidirectional"), hasBiases = constantInt(op, "has_biases");
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
-  if (!input || !state || !weight || !layers || !directions || !type || state->size() != 3 ||
-      weight->size() != 2 || state->back() == 0)
+  if (!input || input->size() < 2 || !state || !weight || !directions || !hasBiases || !type ||
+      state->size() != 3 || weight->size() != 2 || elementBytes(type.getElementType()) == 0)
     return std::nullopt;
   RecurrentSizes sizes;
   const bool isPacked = input->size() == 2, isBatchFirst = constantInt(op, "batch_first").value_or(0);
   sizes.copiesInput = isBatchFirst && !isTimeMajor(type, shapes);
   sizes.batch = (*state)[1];
-  // Steps of packed sequences have fewer and fewer samples; on average there are so many steps.
+  // A packed sequence [sum of lengths, features] has no time dimension; this is the mean length.
   sizes.time = isPacked ? llvm::divideCeil((*input)[0], std::max<int64_t>(1, sizes.batch))
                         : (*input)[isBatchFirst ? 1 : 0];
   sizes.inputs = input->back();
@@ -116,150 +145,183 @@ static std::optional<RecurrentSizes> sizesOf(OperatorOp op, const ExampleShapes 
                                     : op.getBaseName() == "aten.gru" ? 3
                                                                      : 1);
   sizes.gates = weight->front() / std::max<int64_t>(1, sizes.hidden);
-  sizes.layers = *layers;
+  sizes.layers = weights->size();
+  sizes.hasBiases = *hasBiases;
   sizes.directions = *directions ? 2 : 1;
   sizes.bytes = elementBytes(type.getElementType());
-  // ATen calls oneDNN for what it supports, and composes others of products and pointwise operators.
+  // ATen uses oneDNN for an LSTM of at most 32 bits that is neither packed nor projected. It decomposes other
+  // layers into matrix products and pointwise operators.
   sizes.usesOneDnn = sizes.gates == 4 && !isPacked && sizes.hidden == state->back() && sizes.bytes <= 4;
   return sizes;
 }
 
 //===- oneDNN 3.10, src/cpu/rnn/rnn_utils.{h,c}pp -------------------------===//
 
-/// get_good_ld: rows begin at multiples of 64 bytes, but not of 256 elements.
-static int64_t paddedRow(int64_t elements, int64_t bytes) {
+/// get_good_ld, the leading dimension in elements: rows start at multiples of 64 bytes; a multiple of 256
+/// elements gets 64 bytes more, against 4K aliasing.
+static int64_t leadingDim(int64_t elements, int64_t bytes) {
   const int64_t row = llvm::alignTo(elements, 64 / bytes);
   return row % 256 == 0 ? row + 64 / bytes : row;
 }
 
-static int64_t pages(int64_t bytes) { return llvm::alignTo(bytes, 4096); }
+/// Rounds up to a multiple of 4096 bytes.
+static int64_t alignToPage(int64_t bytes) { return llvm::alignTo(bytes, 4096); }
 
-/// Descriptors of the kernels, about.
+/// Bytes of scratchpad besides the buffers below, approximately; measured.
 static constexpr int64_t kScratchOverhead = 7500;
 
 namespace {
-/// Bytes of one layer, one direction (set_offsets, set_workspace_sizes).
+/// Bytes of one direction of one layer (set_offsets, set_workspace_sizes).
 struct OneDnnLayer {
   OneDnnLayer(const RecurrentSizes &sizes, int64_t layer)
-      : sizes(sizes), inputs(sizes.inputsOf(layer)), gateRow(paddedRow(4 * sizes.hidden, sizes.bytes)),
-        stateRow(paddedRow(std::max(inputs, sizes.hidden), sizes.bytes)) {}
+      : sizes(sizes), inputs(sizes.inputsOf(layer)),
+        gatesLeadingDim(leadingDim(4 * sizes.hidden, sizes.bytes)),
+        statesLeadingDim(leadingDim(std::max(inputs, sizes.hidden), sizes.bytes)) {}
 
-  /// What the forward pass saves: gates, hidden and cell states of all steps, and room for their gradients.
+  /// Saved by the forward pass: gates and cell outputs of all steps; hidden states and the gradients of layer
+  /// and of iteration; cell states and their gradients, in float32.
   int64_t saved() const {
     const int64_t rows = sizes.time * sizes.batch, states = 2 * (sizes.time + 1) * sizes.batch;
-    return pages(rows * gateRow * sizes.bytes) +
-           pages(rows * paddedRow(sizes.hidden, sizes.bytes) * sizes.bytes) +
-           3 * pages(states * stateRow * sizes.bytes) + 2 * pages(states * sizes.hidden * 4);
+    return alignToPage(rows * gatesLeadingDim * sizes.bytes) +
+           alignToPage(rows * leadingDim(sizes.hidden, sizes.bytes) * sizes.bytes) +
+           3 * alignToPage(states * statesLeadingDim * sizes.bytes) +
+           2 * alignToPage(states * sizes.hidden * int64_t(sizeof(float)));
   }
-  /// Gates of all steps, before their nonlinearities.
+  /// Scratchpad in training: preactivations of the gates at all steps.
   int64_t trainingScratch() const {
-    return pages(sizes.time * sizes.batch * gateRow * sizes.bytes) +
-           pages(2 * sizes.batch * paddedRow(sizes.hidden, sizes.bytes) * sizes.bytes) + kScratchOverhead;
+    return alignToPage(sizes.time * sizes.batch * gatesLeadingDim * sizes.bytes) +
+           alignToPage(2 * sizes.batch * leadingDim(sizes.hidden, sizes.bytes) * sizes.bytes) +
+           kScratchOverhead;
   }
+  /// Scratchpad in inference: states of all steps, gates of one.
   int64_t inferenceScratch() const {
     const int64_t states = 2 * (sizes.time + 1) * sizes.batch;
-    return pages(states * stateRow * sizes.bytes) + pages(states * sizes.hidden * 4) +
-           pages(sizes.batch * gateRow * sizes.bytes) +
-           pages(sizes.batch * paddedRow(sizes.hidden, sizes.bytes) * sizes.bytes) + kScratchOverhead;
+    return alignToPage(states * statesLeadingDim * sizes.bytes) + alignToPage(states * sizes.hidden * 4) +
+           alignToPage(sizes.batch * gatesLeadingDim * sizes.bytes) +
+           alignToPage(sizes.batch * leadingDim(sizes.hidden, sizes.bytes) * sizes.bytes) + kScratchOverhead;
   }
-  /// The weights in the layout of inference: blocks of 64 numbers of each gate.
+  /// Weights reordered for inference: the hidden units of each gate padded to a multiple of 64.
   int64_t inferenceWeights() const {
     return (inputs + sizes.hidden) * 4 * llvm::alignTo(sizes.hidden, 64) * sizes.bytes;
   }
-  int64_t trainingWeights() const { return (inputs + sizes.hidden) * gateRow * sizes.bytes; }
-  /// The weights in the layout of the backward pass and, in padded rows, their gradients.
+  int64_t trainingWeights() const { return (inputs + sizes.hidden) * gatesLeadingDim * sizes.bytes; }
+  /// Weights reordered for the backward pass, and their gradients in padded rows where rows need padding.
   int64_t backwardWeights() const {
     const int64_t copied = 4 * sizes.hidden *
-                           (paddedRow(inputs, sizes.bytes) + paddedRow(sizes.hidden, sizes.bytes)) *
+                           (leadingDim(inputs, sizes.bytes) + leadingDim(sizes.hidden, sizes.bytes)) *
                            sizes.bytes;
-    return copied + (gateRow == 4 * sizes.hidden ? 0 : trainingWeights());
+    return copied + (gatesLeadingDim == 4 * sizes.hidden ? 0 : trainingWeights());
   }
 
   const RecurrentSizes &sizes;
-  const int64_t inputs, gateRow, stateRow;
+  const int64_t inputs, gatesLeadingDim, statesLeadingDim;
 };
 } // namespace
 
-/// Most bytes while the forward pass runs, its results included.
-static int64_t oneDnnForward(const RecurrentSizes &sizes) {
+/// Peak bytes during the forward pass, results included.
+static int64_t oneDnnForwardPeak(const RecurrentSizes &sizes) {
   const int64_t copied = sizes.copiesInput ? sizes.inputBytes(0) : 0;
-  int64_t most = 0;
+  int64_t peak = 0;
   for (int64_t layer = 0; layer < sizes.layers; ++layer) {
     const OneDnnLayer own(sizes, layer);
-    // Outputs: its own, of the layer below, and, of two directions, before they are joined, too.
+    // Live outputs: this layer's and the previous one's. A bidirectional layer also holds both outputs of the
+    // previous one before their concatenation.
     const int64_t outputs = (sizes.directions == 2 ? 2 + 3 * (layer > 0) : 1 + (layer > 0));
-    most = std::max(most,
+    peak = std::max(peak,
                     copied + outputs * sizes.outputBytes() + own.inferenceWeights() + own.inferenceScratch());
   }
-  return most;
+  return peak;
 }
 
-/// Most bytes while the layers run forward and back, all their results included.
-static int64_t oneDnnTraining(const RecurrentSizes &sizes) {
-  int64_t kept = sizes.copiesInput ? sizes.inputBytes(0) : 0, most = 0;
+/// Peak bytes during forward and backward of all layers, results included.
+static int64_t oneDnnTrainingPeak(const RecurrentSizes &sizes) {
+  int64_t live = sizes.copiesInput ? sizes.inputBytes(0) : 0, peak = 0;
   for (int64_t layer = 0; layer < sizes.layers; ++layer) {
     const OneDnnLayer own(sizes, layer);
     for (int64_t direction = 0; direction < sizes.directions; ++direction) {
-      kept += own.saved() + sizes.outputBytes();
-      most = std::max(most, kept + own.trainingWeights() + own.trainingScratch());
+      // Without biases, ATen gives oneDNN copies of the matrices.
+      live += own.saved() + sizes.outputBytes() + (sizes.hasBiases ? 0 : sizes.matrixBytes(layer));
+      peak = std::max(peak, live + own.trainingWeights() + own.trainingScratch());
     }
-    kept += sizes.directions == 2 ? 2 * sizes.outputBytes() : 0;
+    // The concatenation of both directions.
+    live += sizes.directions == 2 ? 2 * sizes.outputBytes() : 0;
   }
-  // The last layer is first; the gradient that comes in is copied where it is a part of a wider one.
+  // Backward, last layer first. The incoming gradient is copied if it is a slice of a wider tensor.
   for (int64_t layer = sizes.layers; layer-- > 0;) {
     const OneDnnLayer own(sizes, layer);
     const bool copies = sizes.directions == 2 || (sizes.copiesInput && layer + 1 == sizes.layers);
     for (int64_t direction = 0; direction < sizes.directions; ++direction) {
-      kept += sizes.inputBytes(layer) + sizes.weightBytes(layer);
-      most = std::max(most, kept + own.backwardWeights() + own.trainingScratch() +
+      live += sizes.inputBytes(layer) + sizes.weightBytes(layer);
+      peak = std::max(peak, live + own.backwardWeights() + own.trainingScratch() +
                                 (copies ? sizes.outputBytes() : 0));
-      kept -= own.saved() + (direction ? sizes.inputBytes(layer) : 0);
+      // The saved tensors are freed; the input's gradients of both directions are added.
+      live -= own.saved() + (sizes.hasBiases ? 0 : sizes.matrixBytes(layer)) +
+              (direction ? sizes.inputBytes(layer) : 0);
     }
-    kept -= layer + 1 < sizes.layers ? sizes.inputBytes(layer + 1) : 0;
+    live -= layer + 1 < sizes.layers ? sizes.inputBytes(layer + 1) : 0;
   }
-  return most;
+  return peak;
 }
 
 //===- ATen, aten/src/ATen/native/RNN.cpp ---------------------------------===//
 
-/// The same of layers that ATen composes, where autograd saves gates and products of each step.
-static int64_t composedForward(const RecurrentSizes &sizes) {
+/// Peak bytes of the forward pass, results included, in outputs of one direction: the preactivations of all
+/// gates at once, one more product, the outputs (of two layers, where there are several) and, of two
+/// directions, their concatenation and the reversed input. Measured with torch 2.11.
+static int64_t composedForwardPeak(const RecurrentSizes &sizes) {
   const int64_t each =
       sizes.gates + 1 + (sizes.layers > 1 ? 2 : 1) * sizes.directions + 3 * (sizes.directions - 1);
   return each * sizes.outputBytes();
 }
 
-static int64_t composedTraining(const RecurrentSizes &sizes) {
+/// Peak bytes of forward and backward, results included: when the forward pass ends, for which autograd saves
+/// for each step, layer and direction the equivalent of 8 outputs (LSTM, GRU) or 2 (others), or when the last
+/// gradients are made. Measured with torch 2.11.
+/// \param inputGradientBytes  0 if that gradient is not wanted.
+static int64_t composedTrainingPeak(const RecurrentSizes &sizes, int64_t inputGradientBytes) {
   const int64_t calls = sizes.layers * sizes.directions, joined = 2 * (sizes.directions - 1);
-  const int64_t copied = sizes.copiesInput ? sizes.inputBytes(0) : 0;
+  int64_t copied = 0, gradients = inputGradientBytes;
+  if (sizes.copiesInput)
+    copied = sizes.inputBytes(0) + (sizes.directions - 1) * sizes.outputBytes();
+  for (int64_t layer = 0; layer < sizes.layers; ++layer)
+    gradients += sizes.directions * sizes.weightBytes(layer);
+  const int64_t atEnd = gradients + sizes.directions * (sizes.gates + 1) * sizes.outputBytes();
   if (sizes.gates == 1)
-    return (2 * calls + 1 + joined) * sizes.outputBytes() + copied + sizes.weightBytes(sizes.layers - 1);
-  return (8 * calls + sizes.gates + joined) * sizes.outputBytes() + copied;
+    return std::max(atEnd, (2 * calls + 1 + joined) * sizes.outputBytes() + copied +
+                               sizes.weightBytes(sizes.layers - 1));
+  return std::max(atEnd, (8 * calls + sizes.gates + joined) * sizes.outputBytes() + copied);
 }
 
 static int64_t forwardWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t) {
   const auto sizes = sizesOf(op, shapes);
   if (!sizes)
     return 0;
-  const int64_t most = sizes->usesOneDnn ? oneDnnForward(*sizes) : composedForward(*sizes);
-  return std::max<int64_t>(0, most - shapes.bytesOf(op->getResult(0)));
+  const int64_t peak = sizes->usesOneDnn ? oneDnnForwardPeak(*sizes) : composedForwardPeak(*sizes);
+  return std::max<int64_t>(0, peak - shapes.bytesOf(op->getResult(0)));
 }
 
 static std::optional<int64_t> autogradWorkspace(OperatorOp op, const ExampleShapes &shapes) {
+  auto vjp = op->getParentOfType<VjpOp>();
   const auto sizes = sizesOf(op, shapes);
-  if (!sizes)
+  if (!vjp || !sizes)
     return std::nullopt;
-  int64_t results = sizes->inputBytes(0) + sizes->directions * sizes->outputBytes();
-  for (int64_t layer = 0; layer < sizes->layers; ++layer)
-    results += sizes->directions * sizes->weightBytes(layer);
-  const int64_t most = sizes->usesOneDnn ? oneDnnTraining(*sizes) : composedTraining(*sizes);
-  return std::max<int64_t>(0, most - results);
+  int64_t results = 0;
+  for (Value result : vjp.getResults())
+    results += shapes.bytesOf(result);
+  const unsigned gradients = vjp.getNumResults() - vjp.getGradients().size();
+  auto input = dyn_cast<BlockArgument>(op->getOperand(0));
+  const bool wantsInput = input && input.getArgNumber() < gradients;
+  const int64_t peak = sizes->usesOneDnn
+                           ? oneDnnTrainingPeak(*sizes)
+                           : composedTrainingPeak(*sizes, wantsInput ? sizes->inputBytes(0) : 0);
+  return std::max<int64_t>(0, peak - results);
 }
 
 //===- Gradients ----------------------------------------------------------===//
 
 namespace {
-/// Builds a recurrent call with dropout between layers as one call for each layer, and `aten.dropout`.
+/// Splits a multi-layer call with dropout into one call per layer with `aten.dropout` between them, as
+/// torch.nn.LSTM defines it, so that the backward pass, which runs each call again, draws nothing.
 class SeparateLayers {
 public:
   SeparateLayers(OperatorOp op, OpBuilder &builder) : op(op), builder(builder) {}
@@ -303,42 +365,41 @@ Operation *SeparateLayers::withOperands(std::initializer_list<std::pair<StringRe
 
 SmallVector<Value> SeparateLayers::build() {
   auto dropout = dyn_cast_or_null<FloatAttr>(op.getConstantArgument("dropout"));
-  auto layers = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument("num_layers"));
-  auto isBidirectional = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument("bidirectional"));
-  if (!dropout || !layers || !isBidirectional || dropout.getValue().isZero())
+  const auto isBidirectional = constantInt(op, "bidirectional"), isTrained = constantInt(op, "train");
+  const auto weights = weightsByLayer(op);
+  const SmallVector<Value> states = statesOf(op);
+  if (!dropout || !isBidirectional || !weights || states.empty())
     return {};
-  if (!isRandom(op) || layers.getInt() == 1)
-    return withOperands({})->getResults();
-  // An LSTM has a list of two states [layers · directions, batch, features], others have one state.
-  const Value given = op.getArgument("hx");
-  auto weights = op.getArgument("params").getDefiningOp<ListOp>();
-  auto pair = given.getDefiningOp<ListOp>();
-  if (!weights || weights.getElements().size() % layers.getInt() || (isa<ListType>(given.getType()) && !pair))
-    return {};
-  const SmallVector<Value> states = pair ? SmallVector<Value>(pair.getElements()) : SmallVector<Value>{given};
-  const int64_t directions = isBidirectional.getValue().isZero() ? 1 : 2;
-  const unsigned weightsOfLayer = weights.getElements().size() / layers.getInt();
+  // Dropout has no effect in evaluation, nor with a single layer. cuDNN has gradients in training alone.
+  if (!isRandom(op) || weights->size() == 1) {
+    if (dropout.getValue().isZero() && isTrained == 1)
+      return {};
+    return withOperands({{"train", builder.create<ConstantOp>(op->getLoc(), builder.getI1Type(),
+                                                              builder.getBoolAttr(true))}})
+        ->getResults();
+  }
+  const int64_t directions = *isBidirectional ? 2 : 1;
   const StringRef inputName = op.getArgumentName(0);
   Value input = op->getOperand(0);
-  SmallVector<SmallVector<Value>> last(states.size());
-  for (int64_t i = 0; i < layers.getInt(); ++i) {
+  SmallVector<SmallVector<Value>> finalStates(states.size());
+  for (auto [i, ofLayer] : llvm::enumerate(*weights)) {
     if (i)
       input = call("aten.dropout", {input, op.getArgument("dropout"), op.getArgument("train")});
-    const auto own = llvm::map_to_vector(states, [&](Value state) {
+    const auto layerStates = llvm::map_to_vector(states, [&](Value state) {
       return call("aten.slice.Tensor",
                   {state, integer(0), integer(i * directions), integer((i + 1) * directions), integer(1)});
     });
-    Operation *layer =
-        withOperands({{inputName, input},
-                      {"hx", pair ? list(own) : own[0]},
-                      {"params", list(weights.getElements().slice(i * weightsOfLayer, weightsOfLayer))},
-                      {"num_layers", integer(1)}});
+    Operation *layer = withOperands(
+        {{inputName, input},
+         {"hx", isa<ListType>(op.getArgument("hx").getType()) ? list(layerStates) : layerStates[0]},
+         {"params", list(ofLayer)},
+         {"num_layers", integer(1)}});
     input = layer->getResult(0);
-    for (auto [state, values] : llvm::zip(layer->getResults().drop_front(), last))
+    for (auto [state, values] : llvm::zip(layer->getResults().drop_front(), finalStates))
       values.push_back(state);
   }
   SmallVector<Value> results{input};
-  for (const SmallVector<Value> &values : last)
+  for (const SmallVector<Value> &values : finalStates)
     results.push_back(call("aten.cat", {list(values), integer(0)}));
   return results;
 }
@@ -353,7 +414,7 @@ void addRecurrent(SemanticsTable &table) {
              .dropProbability = "dropout",
              .flops = recurrentFlops,
              .workspaceBytes = forwardWorkspace,
-             .shardingRule = recurrent,
+             .shardingRule = recurrentShardingRule,
              .differentiableForm = separateLayers,
              .isDifferentiatedByAutograd = true,
              .autogradBytes = autogradWorkspace});

@@ -362,7 +362,8 @@ void addShapes(SemanticsTable &table) {
                               .shardingRule = cutsAlong,
                               .indexMap = sliceIndexMap});
   table.add(
-      {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
+      {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split", "aten.unsafe_chunk",
+       "aten.unsafe_split", "aten.unsafe_split_with_sizes"},
       {.isView = true, .shardingRule = splitsAlong, .indexMap = splitIndexMap, .viewInverse = concatenated});
   table.add({"aten.unbind"}, {.isView = true, .shardingRule = drops, .viewInverse = stacked});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},

@@ -1,10 +1,10 @@
 //===- ModelGraph.cpp - A function as the stage cutter's graph ------------===//
 #include "partitioner/cost/ModelGraph.h"
 #include "ir/OperatorDialect.h"
+#include "ir/UsedValues.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/JoinedNodes.h"
 #include "partitioner/graph/JointFunction.h"
-#include "ir/UsedValues.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -60,11 +60,11 @@ static double secondsOnce(Operation *op, const ExampleShapes &shapes, const Devi
   if (isa<BoundaryOp, ReadStateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
   double seconds = group.dispatchSeconds();
-  // Control flow costs what its regions do, once.
+  // Control flow costs what its regions do, once; see kVjpRuns.
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
       if (isa<OperatorOp>(inner) || inner.getNumRegions() > 0)
-        seconds += secondsOnce(&inner, shapes, group);
+        seconds += (isa<VjpOp>(op) ? kVjpRuns : 1) * secondsOnce(&inner, shapes, group);
   if (!call)
     return seconds;
   const OpSemantics &semantics = semanticsOf(call.getName());

@@ -17,7 +17,7 @@ namespace cleave {
 static constexpr int64_t kBucketBytes = 25 << 20;
 
 TrainingCosts::TrainingCosts(func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
-                             const TrainingOptions &options, CallBackwards &backwards)
+                             const TrainingOptions &options, BackwardPassCache &backwards)
     : function(function), shapes(microbatch), group(group), backwards(backwards), options(options),
       ranks(tensorParallelSizeOf(function)), flow(function) {
   findSplit();
@@ -188,9 +188,9 @@ TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
         sum += callSeconds({gradient.call, gradient.work, gradient.gemm}, group);
       }
     };
-    BackwardWork work = backwards.of(call, shapes, flow);
-    add(seconds.inputGradient, work.inputs);
-    add(seconds.weightGradient, work.weights);
+    BackwardWork work = backwards.backwardPassOf(call, shapes, flow);
+    add(seconds.inputGradient, work.inputGradients);
+    add(seconds.weightGradient, work.weightGradients);
   }
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps()) {
@@ -215,7 +215,7 @@ void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
   auto call = dyn_cast<OperatorOp>(op);
   if (!call)
     return;
-  BackwardWork work = backwards.of(call, shapes, flow);
+  BackwardWork work = backwards.backwardPassOf(call, shapes, flow);
   const auto own = recomputed.find(op);
   for (Value value : work.saved) {
     Value storage = storageOf(value);
@@ -228,6 +228,7 @@ void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
     else
       holdings.kept[storage] = bytes;
   }
+  holdings.workspaceBytes = std::max(holdings.workspaceBytes, work.workspaceBytes);
   const int64_t extra = work.extraBytes * shareOf(op);
   if (auto segment = segmentOf(op))
     holdings.recomputedExtra[*segment] += extra;
@@ -322,6 +323,7 @@ TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
     holdings.recomputedExtra[key.first] += bytes;
   for (auto &[segment, bytes] : holdings.recomputedExtra)
     cost.recomputedBytes = std::max(cost.recomputedBytes, bytes);
+  cost.recomputedBytes += holdings.workspaceBytes;
   const std::vector<int64_t> gradients = addWeights(ops, cost);
   GradientBucket bucket{0, cost.inputGradient, cost.weightGradient};
   const size_t last = llvm::find_if(gradients, [](int64_t bytes) { return bytes > 0; }) - gradients.begin();

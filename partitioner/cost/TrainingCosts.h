@@ -3,7 +3,7 @@
 #define CLEAVE_PARTITIONER_COST_TRAININGCOSTS_H
 
 #include "ir/ExampleShapes.h"
-#include "ir/autograd/CallBackwards.h"
+#include "ir/autograd/BackwardPassCache.h"
 #include "ir/semantics/GradientFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/machine/DeviceGroup.h"
@@ -47,7 +47,8 @@ struct TrainingStageCost {
   /// Bytes saved from a micro-batch's forward pass to its backward pass. Each storage counts once; weights do
   /// not count.
   int64_t savedBytes = 0;
-  /// Peak bytes recomputed in the backward pass of one micro-batch; a device holds them once.
+  /// Peak bytes that the backward pass of one micro-batch recomputes, and of workspace where operators run
+  /// under autograd; a device holds them once.
   int64_t recomputedBytes = 0;
   /// `stateBytes`: all weights, and gradients and optimizer state of the trained ones. The others count
   /// trained weights only, so stateBytes minus their sum is the bytes of weights that are not trained.
@@ -81,7 +82,7 @@ public:
   /// \param group, backwards  devices that run the function, and backward passes of the calls of functions
   ///                          like it; both must outlive the object.
   TrainingCosts(mlir::func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
-                const TrainingOptions &options, CallBackwards &backwards);
+                const TrainingOptions &options, BackwardPassCache &backwards);
 
   /// Seconds of the forward and backward pass of one operation, as the stage cutter counts them.
   double seconds(mlir::Operation *op) const;
@@ -104,6 +105,8 @@ private:
     /// Bytes that backward passes keep besides operands and results: of operations whose results are saved,
     /// and by segment of the others.
     int64_t keptExtra = 0;
+    /// Of the operator that needs most.
+    int64_t workspaceBytes = 0;
     llvm::MapVector<Segment, int64_t> recomputedExtra;
   };
 
@@ -133,7 +136,7 @@ private:
   mlir::func::FuncOp function;
   ExampleShapes shapes;
   const DeviceGroup &group;
-  CallBackwards &backwards;
+  BackwardPassCache &backwards;
   TrainingOptions options;
   unsigned ranks;
   GradientFlow flow;

@@ -55,7 +55,7 @@ struct PipelineCache::Contents {
   /// By the number of micro-batches of all data-parallel ranks together: the shapes of one.
   std::map<uint32_t, ExampleShapes> microbatchShapes;
   /// Of the function's calls.
-  CallBackwards backwards;
+  BackwardPassCache backwards;
   /// By that number, recomputation (nothing for inference), and device group.
   std::map<std::tuple<uint32_t, std::optional<Recompute>, const DeviceGroup *>, OperationPrices> prices;
   std::map<ConfigurationKey, double> secondsLowerBound;

@@ -4,10 +4,34 @@
 #include "partitioner/cutting/StageStarts.h"
 #include "partitioner/graph/JointFunction.h"
 #include "partitioner/machine/MakeError.h"
+#include "partitioner/sharding/LossSplit.h"
 
 using namespace mlir;
 
 namespace cleave {
+
+/// The function's only result of one floating-point number; null if there is none, or several.
+static Value lossOf(func::FuncOp function) {
+  Value loss;
+  for (Value result : function.getBody().front().getTerminator()->getOperands()) {
+    auto type = dyn_cast<RankedTensorType>(result.getType());
+    if (!type || type.getRank() || !isa<FloatType>(type.getElementType()))
+      continue;
+    if (loss)
+      return {};
+    loss = result;
+  }
+  return loss;
+}
+
+/// As findBatchObstacle; in training the loss may be the sum or mean of those of parts of the batch.
+static std::optional<BatchObstacle> obstacleOf(func::FuncOp function, StringRef batch) {
+  auto obstacle = findBatchObstacle(function, batch);
+  Value loss = obstacle && function->hasAttr(kTrainingAttr) ? lossOf(function) : Value();
+  if (loss && std::holds_alternative<LossSplit>(splitLoss(function, batch, loss)))
+    return std::nullopt;
+  return obstacle;
+}
 
 PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSearchRequest &request)
     : function(function), request(request), cache(request.cache ? *request.cache : ownCache),
@@ -17,7 +41,7 @@ PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSear
     for (func::FuncOp signature :
          request.signatures.empty() ? ArrayRef(function) : ArrayRef(request.signatures))
       if (!obstacle)
-        obstacle = findBatchObstacle(signature, request.batch);
+        obstacle = obstacleOf(signature, request.batch);
 }
 
 /// Example shapes of a micro-batch.

@@ -243,6 +243,24 @@ def test_router_losses_are_those_of_microbatches(tmp_path):
     check(trained(tmp_path, STEPS, lr=0.1), module, expected)
 
 
+class OnlyLoss(Tokens):
+    """The loss is the output, without a name."""
+
+    def forward(self, x, labels):
+        return super().forward(x, labels)["loss"]
+
+
+def test_the_only_output_is_the_loss(tmp_path):
+    losses = {}
+    for model in (Tokens, OnlyLoss):
+        folder = tmp_path / model.__name__
+        folder.mkdir()
+        prepare(model, folder, [batch(4, 0, ignored=0.5)])
+        compiled(folder, "--microbatches", 2)
+        losses[model] = trained(folder, 3)[0]["losses"]
+    assert losses[OnlyLoss] == losses[Tokens]
+
+
 class Random(Scores):
     """Dropouts over [batch, tokens, width], over [batch·heads, tokens, tokens], and inside attention; other random operators."""
 

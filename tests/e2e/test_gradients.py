@@ -222,7 +222,7 @@ def test_loss_may_be_an_output(tmp_path):
 
 
 @pytest.mark.parametrize("options, status, error", [
-    ([], 1, "the loss: found output.0, output.1, expected a result 'loss'; name one of these, attach a loss of one (mse(output, target)), or trace the model with labels"),
+    ([], 1, "the loss: found output.0, output.1, expected a result 'loss'; name one of these (--loss NAME), attach a loss of one (--loss 'mse(output, target)'), or trace the model with labels"),
     (["--loss", "mse(output.0, labels)"], 1, "the loss: found 'labels' of type"),
     (["--loss", "mse(output.0)"], 1, "expected a result and an input in brackets, as in mse(logits, labels)"),
     (["--loss", "cross_entropy(output.0, labels)", "--trainable", "nothing.*"], 1,

@@ -2,11 +2,28 @@
 
 import itertools
 import json
+import pathlib
 
 import pytest
+import torch
+from torch import nn
+
 from conftest import cleave, everything_below, refused
 
 INPUTS = "model.inputs.safetensors"
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.LSTM(64, 128, 2)
+
+    def forward(self, x):
+        return {"loss": self.body(x)[0].square().mean()}
+
+
+def build_lstm():
+    return Lstm(), torch.linspace(-1, 1, 50 * 8 * 64).reshape(50, 8, 64)
 
 
 def forecast(model, *options):
@@ -34,14 +51,25 @@ def test_one_device_does_all_passes_and_the_update(model):
 
 @pytest.mark.parametrize("name, config", [
     ("gpt2", "n_layer=2,n_embd=256,n_head=4,vocab_size=500,attn_pdrop=0,embd_pdrop=0,resid_pdrop=0"),
-    ("mixtral", "num_hidden_layers=2,hidden_size=128,intermediate_size=256,num_attention_heads=4,num_key_value_heads=2,vocab_size=500")])
+    ("LSTM", ""), ("mixtral", "num_hidden_layers=2,hidden_size=128,intermediate_size=256,num_attention_heads=4,num_key_value_heads=2,vocab_size=500")])
 def test_backward_passes_are_those_of_the_joint_function(name, config, trace_model, tmp_path):
     """Of a plan, where libtorch dispatches views, too, which forecasts of a step leave out."""
-    traced = trace_model(f"hf:{name}", "--config", config, "--batch", 4, "--seq", 64, "--train")
+    traced = (trace_model(f"hf:{name}", "--config", config, "--batch", 4, "--seq", 64, "--train") if config else
+              trace_model(f"{pathlib.Path(__file__)}:build_lstm", "--train"))
     cleave("compile", traced.path, "--inputs", traced.inputs, "--gradients", "-o", "model.plan", cwd=tmp_path)
     (joint,) = cleave("inspect", "model.plan", "--json", cwd=tmp_path).json()["stages"]
     report = cleave("simulate", traced.path, "--inputs", traced.inputs, "--train", "--json").json()
     assert report["devices"][0]["busy_seconds"] == pytest.approx(joint["predicted_seconds"], rel=0.08)
+
+
+def test_a_loss_of_parts(trace_model):
+    """Data-parallel ranks and micro-batches split a batch whose loss is a mean over it."""
+    config = "n_layer=2,n_embd=64,n_head=4,vocab_size=128,attn_pdrop=0,embd_pdrop=0,resid_pdrop=0"
+    traced = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 16, "--train")
+    for mesh in ("dp=2", "pp=2,dp=2", "tp=2,dp=2"):
+        report = cleave("simulate", traced.path, "--inputs", traced.inputs, "--train", "--mesh", mesh, "--microbatches", 2,
+                        "--json").json()
+        assert report["mesh"]["dp"] == 2 and report["microbatches"] == 2
 
 
 @pytest.mark.parametrize("schedule, live", [("gpipe", [2, 2]), ("1f1b", [2, 1]), ("zb-h1", [2, 2])])

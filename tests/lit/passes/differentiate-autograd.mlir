@@ -42,7 +42,7 @@ func.func @branch(%x: tensor<4xf32>, %c: i1) -> (!cleave.tensor {cleave.name = "
 // -----
 
 // Layers with dropout between them become layers without, so that the forward and the backward pass agree on what is dropped.
-// What the kernels save depends on the device, so that each layer runs again under autograd.
+// The tensors that kernels save depend on the device, so that each layer runs again under autograd.
 // CHECK-LABEL: func.func @dropoutBetweenLayers
 // CHECK: %[[H0:.*]] = aten.slice.Tensor(%arg1,
 // CHECK: %[[FIRST:.*]]:2 = aten.gru.input(%arg0, %[[H0]],
@@ -50,9 +50,9 @@ func.func @branch(%x: tensor<4xf32>, %c: i1) -> (!cleave.tensor {cleave.name = "
 // CHECK: %[[DROPPED:.*]] = aten.mul.Tensor(%[[FIRST]]#0,
 // CHECK: %[[H1:.*]] = aten.slice.Tensor(%arg1,
 // CHECK: %[[SECOND:.*]]:2 = aten.gru.input(%[[DROPPED]], %[[H1]],
-// CHECK: cleave.vjp({{.*}}) at(%[[DROPPED]], {{.*}}) {reason = "what aten.gru saves depends on the device"}
+// CHECK: cleave.vjp({{.*}}) at(%[[DROPPED]], {{.*}}) {reason = "the tensors that aten.gru saves depend on the device"}
 // CHECK: aten.gru.input(
-// CHECK: cleave.vjp({{.*}}) at({{.*}}) {reason = "what aten.gru saves depends on the device"}
+// CHECK: cleave.vjp({{.*}}) at({{.*}}) {reason = "the tensors that aten.gru saves depend on the device"}
 // CHECK: aten.gru.input(
 func.func @dropoutBetweenLayers(%x: tensor<3x4x6xf32>, %h: tensor<2x4x5xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
   %wi0 = cleave.param "wi0" {role = "parameter"} : tensor<15x6xf32>
@@ -68,4 +68,23 @@ func.func @dropoutBetweenLayers(%x: tensor<3x4x6xf32>, %h: tensor<2x4x5xf32>) ->
   %0:2 = aten.gru.input(%x, %h, %weights, %no, %layers, %p, %yes, %no, %no) : (tensor<3x4x6xf32>, tensor<2x4x5xf32>, !cleave.list<!cleave.tensor>, i1, i64, f64, i1, i1, i1) -> (!cleave.tensor, !cleave.tensor)
   %1 = aten.sum(%0#0, %none) : (!cleave.tensor, none) -> !cleave.tensor
   return %1 : !cleave.tensor
+}
+
+// -----
+
+// A number of layers that the weights do not divide into.
+// CHECK-LABEL: func.func @noLayers
+// CHECK: aten.gru.input(
+// CHECK-NOT: aten.slice
+func.func @noLayers(%x: tensor<3x4x6xf32>, %h: tensor<0x4x5xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
+  %w = cleave.param "w" {role = "parameter"} : tensor<15x6xf32>
+  %weights = cleave.list(%w) : (tensor<15x6xf32>) -> !cleave.list<!cleave.tensor>
+  %no = cleave.constant(false) : i1
+  %layers = cleave.constant(0 : i64) : i64
+  %p = cleave.constant(5.000000e-01 : f64) : f64
+  %none = cleave.constant(unit) : none
+  %0:2 = aten.gru.input(%x, %h, %weights, %no, %layers, %p, %no, %no, %no) : (tensor<3x4x6xf32>, tensor<0x4x5xf32>, !cleave.list<!cleave.tensor>, i1, i64, f64, i1, i1, i1) -> (!cleave.tensor, !cleave.tensor)
+  %1 = aten.mul.Tensor(%0#0, %w) : (!cleave.tensor, tensor<15x6xf32>) -> !cleave.tensor
+  %2 = aten.sum(%w, %none) : (tensor<15x6xf32>, none) -> !cleave.tensor
+  return %2 : !cleave.tensor
 }

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --differentiate --verify-diagnostics --split-input-file
 
-// expected-error @below {{the loss: found a, b, expected a result 'loss'; name one of these, attach a loss of one (mse(output, target)), or trace the model with labels}}
+// expected-error @below {{the loss: found a, b, expected a result 'loss'; name one of these (--loss NAME), attach a loss of one (--loss 'mse(output, target)'), or trace the model with labels}}
 func.func @no_loss(%x: tensor<4xf32>) -> (tensor<4xf32> {cleave.name = "a"}, tensor<4xf32> {cleave.name = "b"}) {
   return %x, %x : tensor<4xf32>, tensor<4xf32>
 }

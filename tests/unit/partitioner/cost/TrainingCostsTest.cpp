@@ -165,7 +165,7 @@ TrainingStageCost costOf(const std::string &text, const TrainingOptions &options
   for (Operation &op : parsed.function.getBody().front().without_terminator())
     ops.push_back(&op);
   const DeviceGroup group{machine.devices, machine.collectives};
-  CallBackwards backwards;
+  BackwardPassCache backwards;
   return TrainingCosts(parsed.function, ExampleShapes(parsed.function), group, options, backwards).stage(ops);
 }
 

@@ -1,5 +1,5 @@
-//===- CallBackwards.cpp - What the backward pass of a call takes ---------===//
-#include "ir/autograd/CallBackwards.h"
+//===- BackwardPassCache.cpp - Backward passes of single calls ------------===//
+#include "ir/autograd/BackwardPassCache.h"
 #include "ir/Signature.h"
 #include "ir/UsedValues.h"
 #include "ir/autograd/Differentiate.h"
@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Bytes per element to read and write an accumulated weight gradient.
+/// Bytes per element to read and write a weight gradient that is accumulated in float32.
 static constexpr double kSummedBytes = 2 * sizeof(float);
 
 static bool isFloating(Value value) {
@@ -22,18 +22,20 @@ static bool isFloating(Value value) {
 
 //===- Recording ----------------------------------------------------------===//
 
-/// The call in a function of its own, differentiated.
-struct CallBackwards::Recorded {
+/// A function with only the call, and its backward pass if there is one.
+struct BackwardPassCache::Recorded {
   OwningOpRef<ModuleOp> module;
-  bool isKnown = false;
-  /// By tensor among the flat operands of the call, and by result: saved.
+  bool hasBackward = false;
+  /// Indices of saved tensors among the flat operands, and of saved results.
   SmallVector<unsigned> savedOperands, savedResults;
-  /// Values of `module` that are saved besides.
-  SmallVector<Value> extra;
-  /// Calls of `module`.
-  SmallVector<OperatorOp> inputs, weights;
-  /// By call that makes a weight's gradient: that gradient.
-  llvm::DenseMap<Operation *, Value> weightOf;
+  /// Saved values of `module` that are neither operands nor results.
+  SmallVector<Value> intermediates;
+  /// See BackwardWork.
+  SmallVector<OperatorOp> inputGradients, weightGradients;
+  /// By operator that makes gradients of weights: these.
+  llvm::DenseMap<Operation *, SmallVector<Value, 2>> weightGradientsOf;
+  /// Operators that run under autograd.
+  SmallVector<VjpOp, 1> vjps;
 };
 
 namespace {
@@ -42,14 +44,16 @@ class CallRecorder {
 public:
   CallRecorder(OperatorOp op, const GradientFlow &flow) : op(op), flow(flow), b(op->getContext()) {}
 
-  /// False if the call takes or gives what is not known without data.
+  /// Builds the function. False if an operand is no tensor of known type, constant, size or list of these, or
+  /// a result with a gradient is no such tensor.
   bool build();
+  /// Adds the backward pass. False if that fails; no diagnostic is shown.
   bool differentiate();
 
   OwningOpRef<ModuleOp> module;
   func::FuncOp function;
-  /// The last operation of the forward pass.
-  Operation *last = nullptr;
+  /// The forward pass lies before this operation, the backward pass after it.
+  Operation *forwardEnd = nullptr;
   /// Tensors among the flat operands; the arguments that stand for them are the function's first.
   SmallVector<Value> tensors;
   /// By tensor: the result that is its gradient; nothing if it has none.
@@ -98,10 +102,12 @@ bool CallRecorder::build() {
   const StringRef dropProbability = semanticsOf(op.getName()).dropProbability;
   SmallVector<Value> operands;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    // Kernels of GPUs drop within attention; those of CPUs compose it then.
-    const bool isDrop = op.getArgumentName(i) == dropProbability && isa<FloatType>(operand.getType()) &&
-                        semanticsOf(op.getName()).isContraction;
-    operands.push_back(isDrop
+    // Attention is recorded without dropout: GPUs drop inside the fused kernel, whereas ATen on a CPU uses
+    // the unfused form then.
+    const bool isAttentionDropout = op.getArgumentName(i) == dropProbability &&
+                                    isa<FloatType>(operand.getType()) &&
+                                    semanticsOf(op.getName()).isContraction;
+    operands.push_back(isAttentionDropout
                            ? Value(b.create<ConstantOp>(op->getLoc(), b.getF64Type(), b.getF64FloatAttr(0)))
                            : import(operand));
     if (!operands.back())
@@ -109,7 +115,7 @@ bool CallRecorder::build() {
   }
   Operation *call = b.clone(*op);
   call->setOperands(operands);
-  last = b.create<ConstantOp>(op->getLoc(), b.getNoneType(), b.getUnitAttr());
+  forwardEnd = b.create<ConstantOp>(op->getLoc(), b.getNoneType(), b.getUnitAttr());
   b.create<func::ReturnOp>(op->getLoc(), call->getResults());
   return addGradientArguments(call);
 }
@@ -145,14 +151,14 @@ bool CallRecorder::differentiate() {
   std::vector<bool> wanted;
   for (Value tensor : tensors)
     wanted.push_back(flow.requiresGrad(tensor) && isFloating(tensor));
-  auto found = addGradients(function, results, wanted);
-  if (failed(found))
+  auto gradientResults = addVjp(function, results, wanted);
+  if (failed(gradientResults))
     return false;
-  gradients = std::move(*found);
+  gradients = std::move(*gradientResults);
   return true;
 }
 
-/// The operations behind `last` that the values depend on.
+/// The operations after `last` on which the values depend.
 static llvm::SetVector<Operation *> backwardSlice(ArrayRef<Value> values, Operation *last) {
   llvm::SetVector<Operation *> slice;
   auto add = [&](Value value) {
@@ -166,22 +172,24 @@ static llvm::SetVector<Operation *> backwardSlice(ArrayRef<Value> values, Operat
   return slice;
 }
 
-/// The calls of the operations and, twice as often, those that a `cleave.vjp` among them runs again.
+/// Adds the calls of the operations. A call inside a `cleave.vjp` is added three times: for the forward pass
+/// that is rerun, and for gradients of inputs and of weights.
 static void addCalls(ArrayRef<Operation *> operations, SmallVectorImpl<OperatorOp> &calls) {
   for (Operation *op : operations) {
     if (auto call = dyn_cast<OperatorOp>(op))
       calls.push_back(call);
     if (auto vjp = dyn_cast<VjpOp>(op))
-      vjp->walk([&](OperatorOp call) { calls.append(3, call); });
+      vjp->walk([&](OperatorOp call) { calls.append(kVjpRuns, call); });
   }
 }
 
 //===- Saved values -------------------------------------------------------===//
 
-/// Sorts what the backward operations read of the forward pass.
+/// Classifies the forward tensors that the backward operations read: indices of arguments go to `operands`,
+/// those of results to `savedResults`, others to `intermediates`.
 static void addSaved(const CallRecorder &recorder, ArrayRef<Operation *> backward, size_t results,
-                     SmallVectorImpl<unsigned> &operands, SmallVectorImpl<unsigned> &saved,
-                     SmallVectorImpl<Value> &extra) {
+                     SmallVectorImpl<unsigned> &operands, SmallVectorImpl<unsigned> &savedResults,
+                     SmallVectorImpl<Value> &intermediates) {
   func::FuncOp function = recorder.function;
   Operation *terminator = function.getBody().front().getTerminator();
   llvm::SetVector<Value> read;
@@ -191,7 +199,7 @@ static void addSaved(const CallRecorder &recorder, ArrayRef<Operation *> backwar
       continue;
     for (Value value : usedValues(op))
       if (isa<RankedTensorType>(value.getType()) &&
-          (!value.getDefiningOp() || value.getDefiningOp()->isBeforeInBlock(recorder.last)))
+          (!value.getDefiningOp() || value.getDefiningOp()->isBeforeInBlock(recorder.forwardEnd)))
         read.insert(storageOf(value));
   }
   for (Value storage : read) {
@@ -204,18 +212,18 @@ static void addSaved(const CallRecorder &recorder, ArrayRef<Operation *> backwar
     while (result < results && storageOf(terminator->getOperand(result)) != storage)
       ++result;
     if (result < results)
-      saved.push_back(result);
+      savedResults.push_back(result);
     else
-      extra.push_back(storage);
+      intermediates.push_back(storage);
   }
 }
 
-//===- CallBackwards ------------------------------------------------------===//
+//===- BackwardPassCache ------------------------------------------------------===//
 
-CallBackwards::CallBackwards() = default;
-CallBackwards::~CallBackwards() = default;
+BackwardPassCache::BackwardPassCache() = default;
+BackwardPassCache::~BackwardPassCache() = default;
 
-/// Adds what identifies the value: types, constants and sizes, and the gradients that go through it.
+/// Adds what identifies the value: type, constant or size, and whether it requires grad.
 static void addToKey(Value value, const GradientFlow &flow, std::vector<const void *> &key) {
   key.push_back(value.getType().getAsOpaquePointer());
   key.push_back(reinterpret_cast<const void *>(uintptr_t(flow.requiresGrad(value)) +
@@ -230,7 +238,7 @@ static void addToKey(Value value, const GradientFlow &flow, std::vector<const vo
     addToKey(operand, flow, key);
 }
 
-CallBackwards::Key CallBackwards::keyOf(OperatorOp op, const GradientFlow &flow) {
+BackwardPassCache::Key BackwardPassCache::keyOf(OperatorOp op, const GradientFlow &flow) {
   auto function = op->getParentOfType<func::FuncOp>();
   auto attribute = [&](StringRef name) {
     Attribute value = function->getAttr(name);
@@ -246,11 +254,11 @@ CallBackwards::Key CallBackwards::keyOf(OperatorOp op, const GradientFlow &flow)
   return key;
 }
 
-CallBackwards::Recorded CallBackwards::record(OperatorOp op, const GradientFlow &flow) {
+BackwardPassCache::Recorded BackwardPassCache::record(OperatorOp op, const GradientFlow &flow) {
   CallRecorder recorder(op, flow);
   Recorded recorded;
-  recorded.isKnown = recorder.build() && recorder.differentiate();
-  if (recorded.isKnown) {
+  recorded.hasBackward = recorder.build() && recorder.differentiate();
+  if (recorded.hasBackward) {
     Operation *terminator = recorder.function.getBody().front().getTerminator();
     SmallVector<Value> ofInputs, ofWeights;
     for (auto [tensor, gradient] : llvm::zip(recorder.tensors, recorder.gradients)) {
@@ -259,35 +267,41 @@ CallBackwards::Recorded CallBackwards::record(OperatorOp op, const GradientFlow 
       Value made = terminator->getOperand(*gradient);
       (flow.isWeight(tensor) ? ofWeights : ofInputs).push_back(made);
       if (Operation *maker = storageOf(made).getDefiningOp(); maker && flow.isWeight(tensor))
-        recorded.weightOf[maker] = made;
+        recorded.weightGradientsOf[maker].push_back(made);
     }
-    auto inputs = backwardSlice(ofInputs, recorder.last), weights = backwardSlice(ofWeights, recorder.last);
+    auto inputs = backwardSlice(ofInputs, recorder.forwardEnd),
+         weights = backwardSlice(ofWeights, recorder.forwardEnd);
     weights.remove_if([&](Operation *shared) { return inputs.contains(shared); });
-    addCalls(inputs.getArrayRef(), recorded.inputs);
-    addCalls(weights.getArrayRef(), recorded.weights);
+    addCalls(inputs.getArrayRef(), recorded.inputGradients);
+    addCalls(weights.getArrayRef(), recorded.weightGradients);
     inputs.insert(weights.begin(), weights.end());
+    for (Operation *backward : inputs)
+      if (auto vjp = dyn_cast<VjpOp>(backward))
+        recorded.vjps.push_back(vjp);
     addSaved(recorder, inputs.getArrayRef(), op->getNumResults(), recorded.savedOperands,
-             recorded.savedResults, recorded.extra);
+             recorded.savedResults, recorded.intermediates);
   }
   recorded.module = std::move(recorder.module);
   return recorded;
 }
 
-/// The calls, at sizes at hand.
-static void addWork(ArrayRef<OperatorOp> calls, const llvm::DenseMap<Operation *, Value> &weightOf,
+/// Appends the work of the calls at the sizes of `shapes`; calls without work are left out.
+static void addWork(ArrayRef<OperatorOp> calls,
+                    const llvm::DenseMap<Operation *, SmallVector<Value, 2>> &weightGradientsOf,
                     const ExampleShapes &shapes, SmallVectorImpl<GradientWork> &work) {
   for (OperatorOp call : calls) {
     const OpSemantics &semantics = semanticsOf(call.getName());
     GradientWork gradient{call, workOf(call, shapes),
                           semantics.gemm ? semantics.gemm(call, shapes) : std::nullopt};
-    if (Value weight = weightOf.lookup(call))
-      gradient.work.bytes += kSummedBytes * shapes.elementsOf(weight) - shapes.bytesOf(weight);
+    for (Value made : weightGradientsOf.lookup(call))
+      gradient.work.bytes += kSummedBytes * shapes.elementsOf(made) - shapes.bytesOf(made);
     if (gradient.work.flops || gradient.work.bytes)
       work.push_back(gradient);
   }
 }
 
-BackwardWork CallBackwards::of(OperatorOp op, const ExampleShapes &shapes, const GradientFlow &flow) {
+BackwardWork BackwardPassCache::backwardPassOf(OperatorOp op, const ExampleShapes &shapes,
+                                               const GradientFlow &flow) {
   const OpSemantics &semantics = semanticsOf(op.getName());
   BackwardWork result;
   if (!flow.isDifferentiated(op) || semantics.isScalar || semantics.collective ||
@@ -302,24 +316,28 @@ BackwardWork CallBackwards::of(OperatorOp op, const ExampleShapes &shapes, const
   for (Value operand : flatOperands(op))
     if (isa<RankedTensorType>(operand.getType()))
       tensors.push_back(operand);
-  if (!recorded.isKnown) {
+  if (!recorded.hasBackward) {
     if (semantics.linearity != Linearity::All)
       result.saved = tensors;
-    const bool isOfInputs =
+    result.extraBytes = semantics.savedBytes ? semantics.savedBytes(op, shapes) : 0;
+    const bool hasInputGradient =
         llvm::any_of(tensors, [&](Value value) { return flow.requiresGrad(value) && !flow.isWeight(value); });
-    addWork(op, recorded.weightOf, shapes, isOfInputs ? result.inputs : result.weights);
+    addWork(op, recorded.weightGradientsOf, shapes,
+            hasInputGradient ? result.inputGradients : result.weightGradients);
     return result;
   }
   for (unsigned index : recorded.savedOperands)
     result.saved.push_back(tensors[index]);
   for (unsigned index : recorded.savedResults)
     result.saved.push_back(op->getResult(index));
-  for (Value value : recorded.extra)
+  for (Value value : recorded.intermediates)
     result.extraBytes += shapes.bytesOf(value);
   if (semantics.savedBytes)
     result.extraBytes = semantics.savedBytes(op, shapes);
-  addWork(recorded.inputs, recorded.weightOf, shapes, result.inputs);
-  addWork(recorded.weights, recorded.weightOf, shapes, result.weights);
+  for (VjpOp vjp : recorded.vjps)
+    result.workspaceBytes = std::max(result.workspaceBytes, autogradBytesOf(vjp, shapes).value_or(0));
+  addWork(recorded.inputGradients, recorded.weightGradientsOf, shapes, result.inputGradients);
+  addWork(recorded.weightGradients, recorded.weightGradientsOf, shapes, result.weightGradients);
   return result;
 }
 
