@@ -84,7 +84,6 @@ func.func @noLayers(%x: tensor<3x4x6xf32>, %h: tensor<0x4x5xf32>) -> (!cleave.te
   %p = cleave.constant(5.000000e-01 : f64) : f64
   %none = cleave.constant(unit) : none
   %0:2 = aten.gru.input(%x, %h, %weights, %no, %layers, %p, %no, %no, %no) : (tensor<3x4x6xf32>, tensor<0x4x5xf32>, !cleave.list<!cleave.tensor>, i1, i64, f64, i1, i1, i1) -> (!cleave.tensor, !cleave.tensor)
-  %1 = aten.mul.Tensor(%0#0, %w) : (!cleave.tensor, tensor<15x6xf32>) -> !cleave.tensor
   %2 = aten.sum(%w, %none) : (tensor<15x6xf32>, none) -> !cleave.tensor
   return %2 : !cleave.tensor
 }
