@@ -227,8 +227,9 @@ static int64_t oneDnnForwardPeak(const RecurrentSizes &sizes) {
     // Live outputs: this layer's and the previous one's. A bidirectional layer also holds both outputs of the
     // previous one before their concatenation.
     const int64_t outputs = (sizes.directions == 2 ? 2 + 3 * (layer > 0) : 1 + (layer > 0));
-    peak = std::max(peak,
-                    copied + outputs * sizes.outputBytes() + own.inferenceWeights() + own.inferenceScratch());
+    // Without biases, ATen gives oneDNN copies of the matrices.
+    peak = std::max(peak, copied + outputs * sizes.outputBytes() + own.inferenceWeights() +
+                              (sizes.hasBiases ? 0 : sizes.matrixBytes(layer)) + own.inferenceScratch());
   }
   return peak;
 }
@@ -320,8 +321,9 @@ static std::optional<int64_t> autogradWorkspace(OperatorOp op, const ExampleShap
 //===- Gradients ----------------------------------------------------------===//
 
 namespace {
-/// Splits a multi-layer call with dropout into one call per layer with `aten.dropout` between them, as
-/// torch.nn.LSTM defines it, so that the backward pass, which runs each call again, draws nothing.
+/// A recurrent call as calls that draw nothing, since the backward pass runs them again: without dropout
+/// where that has no effect; otherwise one call per layer with `aten.dropout` between them, as torch.nn.LSTM
+/// defines it.
 class SeparateLayers {
 public:
   SeparateLayers(OperatorOp op, OpBuilder &builder) : op(op), builder(builder) {}

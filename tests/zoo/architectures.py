@@ -158,8 +158,10 @@ def attempts_hf(model_type):
             yield f"{way.name}, {variant}", lambda: build_hf(model_type, default, way, variant)
 
 
-def build_hf(model_type, default, way, variant):
+def build_hf(model_type, default, way, variant, change=lambda config: None):
+    """`change` is given the configuration once it is small."""
     config = shrinking.shrink(default, way)
+    change(config)
     hf_config.set_everywhere(config, "use_cache", False)
     cls = model_class(config)
     with torch.device("meta"), contextlib.suppress(RuntimeError, NotImplementedError):

@@ -288,10 +288,9 @@ def attempts_hf(model, architectures):
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     default = CONFIG_MAPPING[model]()
-    zero_random_fields(default)
     for way in architectures.shrinking.WAYS:
         for variant in range(architectures.inputs.VARIANTS):
-            yield "", functools.partial(architectures.build_hf, model, default, way, variant)
+            yield "", functools.partial(architectures.build_hf, model, default, way, variant, change=zero_random_fields)
 
 
 def zero_random_fields(config):
