@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo gradients rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo captures gradients rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -113,6 +113,10 @@ bench-cut: build ## `cleave cut` on the graphs in GRAPHS
 zoo: build ## many architectures against their originals
 	.venv/bin/python tests/zoo/picked.py
 	.venv/bin/python tests/zoo/zoo.py $(ZOO)
+
+# Outputs of modules, captured and edited over several meshes, against forward hooks. Some hours, and it goes on where it was stopped.
+captures: build ## outputs of modules of many architectures against forward hooks
+	.venv/bin/python tests/zoo/captures.py $(ZOO)
 
 # Gradients of the same architectures in training mode against PyTorch's. Some hours, and it goes on where it was stopped.
 gradients: build ## gradients of many architectures against PyTorch's

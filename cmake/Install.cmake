@@ -42,6 +42,7 @@ function(install_cleave)
     codegen/plan/Plan.h
     codegen/plan/Safetensors.h
     runtime/base/Launch.h
+    runtime/capture/CaptureOptions.h
     runtime/session/Session.h
     runtime/exchange/SignatureInputs.h
     runtime/base/TensorFile.h
@@ -71,7 +72,7 @@ function(install_cleave)
     install(PROGRAMS ${PROJECT_BINARY_DIR}/launcher.sh TYPE BIN RENAME ${PROGRAM} COMPONENT Compiler)
   endforeach()
 
-  install(FILES examples/CMakeLists.txt examples/rank.cpp examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)
+  install(FILES examples/CMakeLists.txt examples/capture.cpp examples/hooks.cpp examples/rank.cpp examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)
   install(FILES examples/compile.cpp DESTINATION share/cleave/examples COMPONENT Compiler)
 
   configure_package_config_file(cmake/CleaveConfig.cmake.in ${PROJECT_BINARY_DIR}/CleaveConfig.cmake

@@ -40,8 +40,6 @@ private:
   /// Adds the programs of one tensor-parallel rank of every stage.
   LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
                             const SymbolIndices &symbols);
-  void addCapturePoints(std::vector<std::unique_ptr<plan::CapturePoint>> points, uint32_t signature,
-                        uint32_t tpRank, size_t &next);
   void addStage(StageOp stage, uint32_t ranks);
   FailureOr<plan::Schedule> scheduleFor(func::FuncOp function, uint32_t signature);
   void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
@@ -53,8 +51,8 @@ private:
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
   PlanTables tables;
-  /// Index of the signature's first capture point.
-  size_t firstPoint = 0;
+  /// Of the signature that is added.
+  CapturePointTable capturePoints;
   /// By stage and tensor-parallel rank: the weights that its predictions count.
   std::map<std::pair<uint32_t, uint32_t>, llvm::StringSet<>> predictedWeights;
   /// The functions of single tensor-parallel ranks; the tables refer to their operations.
@@ -210,20 +208,6 @@ void PlanEmitter::addNotes(func::FuncOp function, const InferredValues &inferred
       result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
 }
 
-/// Adds the points of one rank's program, or its slots to those that rank 0 has added. `next` counts the
-/// points of the signature on this rank.
-void PlanEmitter::addCapturePoints(std::vector<std::unique_ptr<plan::CapturePoint>> points,
-                                   uint32_t signature, uint32_t tpRank, size_t &next) {
-  for (auto &point : points) {
-    point->signature = signature;
-    point->slots[0]->tp_rank = tpRank;
-    if (tpRank > 0)
-      result->capture_points[firstPoint + next++]->slots.push_back(std::move(point->slots[0]));
-    else
-      result->capture_points.push_back(std::move(point));
-  }
-}
-
 LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tpRank,
                                        const SymbolIndices &symbols) {
   const ScheduleAttr schedule = scheduleOf(function);
@@ -232,16 +216,15 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
   if (failed(microbatch))
     return failure();
   uint32_t ranks = result->mesh->pp;
-  size_t points = 0;
   for (auto stage : function.getBody().getOps<StageOp>()) {
     ProgramEmitter emitter(tables, symbols);
-    auto program = emitter.emit(stage);
+    auto program = emitter.emit(stage, tpRank);
     if (failed(program))
       return failure();
     (*program)->signature = signature;
     (*program)->tp_rank = tpRank;
     result->programs.push_back(std::move(*program));
-    addCapturePoints(emitter.takeCapturePoints(), signature, tpRank, points);
+    capturePoints.add(emitter.takeCapturePoints(), tpRank);
     // The other phases of a stage follow its forward pass, on the same device.
     if (stage.getPhase() != Phase::Forward) {
       for (auto &prediction : result->predictions)
@@ -350,7 +333,6 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   result->mesh->tp = tensorParallelSizeOf(function);
   result->mesh->dp = dataParallelSize;
   result->groups = plan::groupsOf(*result->mesh);
-  firstPoint = result->capture_points.size();
   function.walk([&](AccumulateOp op) {
     tables.sums[op.getName().str()].insert(op->getParentOfType<StageOp>().getIndex());
   });
@@ -358,6 +340,10 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
     if (failed(specializeRank(own, tpRank)) || failed(addPrograms(own, index, tpRank, symbols)))
       return failure();
+  }
+  for (auto &point : capturePoints.take(result->mesh->tp)) {
+    point->signature = index;
+    result->capture_points.push_back(std::move(point));
   }
   addShardingGroups(function);
   setBatch(function, schedule.getBatch(), symbols, *result->signatures.back());
@@ -444,13 +430,6 @@ void PlanEmitter::addWeights() {
              (tables.weights.begin() + shard.first)->second.getShard());
 }
 
-/// Numbers the calls of each module.
-static void numberCalls(plan::Plan &plan) {
-  std::map<std::tuple<uint32_t, std::string, uint32_t>, uint32_t> calls;
-  for (auto &point : plan.capture_points)
-    point->call = calls[{point->signature, withoutCalls(point->path), point->index}]++;
-}
-
 FailureOr<std::unique_ptr<plan::Plan>> PlanEmitter::finish(ArrayRef<func::FuncOp> functions) {
   addWeights();
   for (auto &[name, state] : tables.states)
@@ -462,7 +441,6 @@ FailureOr<std::unique_ptr<plan::Plan>> PlanEmitter::finish(ArrayRef<func::FuncOp
       return failure();
     result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(*schedule)));
   }
-  numberCalls(*result);
   result->operators = tables.operators.take();
   result->paths = tables.paths.take();
   result->required_features = requiredFeatures(*result);

@@ -23,7 +23,8 @@ std::vector<std::string> topModules(StageOp stage);
 /// operators off the list (`unlisted-operator`), operators that draw random numbers (`random`), gradients by
 /// autograd
 /// (`autograd`), operators and states whose types are unknown or change (`unknown-type`), and operators that
-/// always fail (`fails`).
+/// always fail (`fails`). The driver adds what witnesses say of sizes (`witnesses`) and what the tracer fixed
+/// (`trace`).
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
 
 } // namespace cleave

@@ -55,7 +55,8 @@ static void copyIntoBody(VjpOp vjp) {
   });
 }
 
-FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
+FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op, uint32_t tpRank) {
+  const std::vector<Observed> observed = takeObserves(op);
   op.walk([](VjpOp vjp) { copyIntoBody(vjp); });
   program = std::make_unique<plan::Program>();
   stage = program->stage = op.getIndex();
@@ -82,6 +83,10 @@ FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
   for (Value output : body.getTerminator()->getOperands())
     program->outputs.push_back(slot(output));
   llvm::SetVector<uint32_t> kept(program->outputs.begin(), program->outputs.end());
+  keepCaptured(observed, kept);
+  const auto lifetimes = lifetimesIn(*program->blocks[0]);
+  for (const Observed &one : observed)
+    addCapturePoint(one, tpRank, lifetimes, kept);
   for (uint32_t i = 0; i < program->blocks.size(); ++i)
     addReleases(*program->blocks[i], i == 0 ? kept
                                             : llvm::SetVector<uint32_t>(program->blocks[i]->results.begin(),
@@ -105,10 +110,14 @@ LogicalResult ProgramEmitter::emitSetup(Block &body) {
 
 LogicalResult ProgramEmitter::emitBlock(Block &block, uint32_t index) {
   auto isEmitted = [&](Operation &op) { return op.getNumResults() > 0 && slots.contains(op.getResult(0)); };
-  for (Operation &op : block.without_terminator())
+  for (Operation &op : block) {
+    if (index == 0)
+      instructionsBefore[&op] = program->blocks[0]->instructions.size();
     // An index, since the vector of blocks grows while nested ones are emitted.
-    if (!isEmitted(op) && failed(emitOp(&op, *program->blocks[index], index)))
+    if (!op.hasTrait<OpTrait::IsTerminator>() && !isEmitted(op) &&
+        failed(emitOp(&op, *program->blocks[index], index)))
       return failure();
+  }
   return success();
 }
 
@@ -142,25 +151,9 @@ bool ProgramEmitter::emitFixed(Operation *op) {
   return true;
 }
 
-/// Emits no instruction: the module's output is the value itself.
-void ProgramEmitter::emitCapturePoint(BoundaryOp boundary) {
-  slots[boundary] = slot(boundary.getValue());
-  auto point = std::make_unique<plan::CapturePoint>();
-  point->path = boundary.getPath().str();
-  point->index = boundary.getIndex();
-  point->stage = stage;
-  point->slots.push_back(std::make_unique<plan::CaptureSlot>());
-  point->slots.back()->slot = slots[boundary];
-  captures.push_back(std::move(point));
-}
-
 LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t index) {
   if (emitFixed(op))
     return success();
-  if (auto boundary = dyn_cast<BoundaryOp>(op)) {
-    emitCapturePoint(boundary);
-    return success();
-  }
   if (auto call = dyn_cast<OperatorOp>(op))
     return emitCall(call, block);
   if (isa<IfOp, LoopOp, VjpOp>(op))
@@ -337,33 +330,68 @@ void ProgramEmitter::collectReads(const plan::Instruction &instruction,
   }
 }
 
-/// Releases each slot that the block writes after the last instruction that reads it, or after its producer
-/// if none does. Prepacked weights stay.
-void ProgramEmitter::addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept) {
-  llvm::MapVector<uint32_t, size_t> lastUse;
-  if (&block == program->blocks[0].get())
+/// Prepacked weights stay.
+llvm::MapVector<uint32_t, ProgramEmitter::Lifetime>
+ProgramEmitter::lifetimesIn(const plan::Block &block) const {
+  const bool isProgram = &block == program->blocks[0].get();
+  llvm::MapVector<uint32_t, Lifetime> lifetimes;
+  if (isProgram)
     for (auto &input : program->inputs)
-      lastUse.insert({input->slot, 0});
+      lifetimes.insert({input->slot, {0, 0}});
   for (uint32_t param : block.params)
-    lastUse.insert({param, 0});
+    lifetimes.insert({param, {0, 0}});
   for (auto [i, instruction] : llvm::enumerate(block.instructions)) {
     llvm::SetVector<uint32_t> reads;
     collectReads(*instruction, reads);
     for (uint32_t slot : reads)
-      if (auto own = lastUse.find(slot); own != lastUse.end())
-        own->second = i;
+      if (auto own = lifetimes.find(slot); own != lifetimes.end())
+        own->second.lastRead = i;
     for (uint32_t slot : instruction->results)
-      lastUse.insert({slot, i});
+      lifetimes.insert({slot, {i, i}});
   }
-  if (&block == program->blocks[0].get())
+  if (isProgram)
     for (size_t i = 0; i < program->setup; ++i)
       for (uint32_t slot : block.instructions[i]->results)
-        if (lastUse[slot] >= program->setup)
-          lastUse.erase(slot);
+        if (lifetimes[slot].lastRead >= program->setup)
+          lifetimes.erase(slot);
+  return lifetimes;
+}
+
+/// Releases each slot that the block writes after the last instruction that reads it, or after its producer
+/// if none does.
+void ProgramEmitter::addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept) {
   if (!block.instructions.empty())
-    for (auto &[slot, last] : lastUse)
+    for (auto &[slot, lifetime] : lifetimesIn(block))
       if (!kept.contains(slot))
-        block.instructions[last]->releases.push_back(slot);
+        block.instructions[lifetime.lastRead]->releases.push_back(slot);
+}
+
+void ProgramEmitter::keepCaptured(ArrayRef<Observed> observed, llvm::SetVector<uint32_t> &kept) const {
+  for (const Observed &one : observed)
+    if (auto found = slots.find(one.value); one.isDeclared && found != slots.end() && one.value.use_empty())
+      kept.insert(found->second);
+}
+
+/// The value is in its slot once it is written, until its last reader has run.
+void ProgramEmitter::addCapturePoint(const Observed &observed, uint32_t tpRank,
+                                     const llvm::MapVector<uint32_t, Lifetime> &lifetimes,
+                                     const llvm::SetVector<uint32_t> &kept) {
+  auto found = slots.find(observed.value);
+  auto before = instructionsBefore.find(observed.next);
+  if (found == slots.end() || before == instructionsBefore.end())
+    return;
+  const uint32_t slot = found->second;
+  Observed point = observed;
+  uint32_t after = std::max(before->second, program->setup);
+  if (auto own = lifetimes.find(slot); own != lifetimes.end() && !kept.contains(slot)) {
+    if (own->second.lastRead < after) {
+      after = own->second.written + 1;
+      point.isWritable = false;
+    }
+    if (own->second.lastRead < after)
+      return;
+  }
+  captures.push_back(capturePointOf(point, stage, slot, after, tpRank, symbols));
 }
 
 } // namespace cleave

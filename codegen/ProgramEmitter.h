@@ -7,6 +7,7 @@
 #define CLEAVE_CODEGEN_PROGRAMEMITTER_H
 
 #include "codegen/Buckets.h"
+#include "codegen/CapturePoints.h"
 #include "codegen/PlanTypes.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
@@ -50,10 +51,10 @@ class ProgramEmitter {
 public:
   ProgramEmitter(PlanTables &tables, const SymbolIndices &symbols) : tables(tables), symbols(symbols) {}
 
-  /// Fails with a diagnostic on an operation without an instruction.
-  mlir::FailureOr<std::unique_ptr<plan::Program>> emit(StageOp stage);
+  /// Fails with a diagnostic on an operation without an instruction. Takes observes out of the stage.
+  mlir::FailureOr<std::unique_ptr<plan::Program>> emit(StageOp stage, uint32_t tpRank);
 
-  /// Capture points of the module boundaries (BoundaryOp) in the stage, each with the slot of one rank.
+  /// Capture points of what was observed in the stage, each with the slot of one rank.
   std::vector<std::unique_ptr<plan::CapturePoint>> takeCapturePoints() { return std::move(captures); }
 
 private:
@@ -64,7 +65,16 @@ private:
   /// Emits a value that exists before the program runs: a constant, size or weight. False for other
   /// operations.
   bool emitFixed(mlir::Operation *op);
-  void emitCapturePoint(BoundaryOp boundary);
+  /// Where slots of the block are written, and read last.
+  struct Lifetime {
+    size_t written, lastRead;
+  };
+  llvm::MapVector<uint32_t, Lifetime> lifetimesIn(const plan::Block &block) const;
+  /// Adds the slots that are captured though nothing reads them.
+  void keepCaptured(llvm::ArrayRef<Observed> observed, llvm::SetVector<uint32_t> &kept) const;
+  void addCapturePoint(const Observed &observed, uint32_t tpRank,
+                       const llvm::MapVector<uint32_t, Lifetime> &lifetimes,
+                       const llvm::SetVector<uint32_t> &kept);
   std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   /// Index of a state in the plan's table; adds it if needed.
@@ -88,6 +98,8 @@ private:
   std::unique_ptr<plan::Program> program;
   llvm::DenseMap<mlir::Value, uint32_t> slots;
   std::vector<std::unique_ptr<plan::CapturePoint>> captures;
+  /// By operation of the stage's own block: the instructions before it.
+  llvm::DenseMap<mlir::Operation *, uint32_t> instructionsBefore;
   uint32_t stage = 0;
 };
 

@@ -263,6 +263,18 @@ void BoundaryOp::getEffects(Effects &effects) {
     effects.emplace_back(MemoryEffects::Write::get());
 }
 
+/// Not dead although it has no results; and no write, which would keep CSE from merging reads around it.
+void ObserveOp::getEffects(Effects &effects) { effects.emplace_back(MemoryEffects::Allocate::get()); }
+
+LogicalResult ObserveOp::verify() {
+  if (!isTensorLike(getValue().getType()))
+    return emitOpError("found ") << getValue().getType() << ", expected a tensor";
+  if (getPath().empty() || int64_t(getIndex()) < 0 || int64_t(getCall()) < 0)
+    return emitOpError("found call ") << int64_t(getCall()) << " of \"" << getPath() << "\", result "
+                                      << int64_t(getIndex()) << "; expected a path, and numbers from 0";
+  return success();
+}
+
 void ListOp::getEffects(Effects &effects) {
   if (mayChange(getResult()))
     effects.emplace_back(MemoryEffects::Allocate::get(), getOperation()->getResult(0));

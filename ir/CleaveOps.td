@@ -212,11 +212,33 @@ def UpdateWeightOp : CleaveOp<"update_weight", [MemoryEffects<[MemWrite]>]> {
 def BoundaryOp : CleaveOp<"boundary", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "the result of a module, which can be captured";
   let description = [{
-    `%y = cleave.boundary %x "transformer.h.3" output 0 : (tensor<4x128x768xf32>) -> tensor<4x128x768xf32>`
+    `%y = cleave.boundary %x "transformer.h.3" output 0 : (tensor<4x128x768xf32>) -> tensor<4x128x768xf32>`: leaf 0 of what the
+    module returned. `call`, from strip-boundaries: the number of that call, counted from 0.
   }];
-  let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index);
+  let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index, DefaultValuedAttr<I64Attr, "0">:$call);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$value $path `output` $index attr-dict `:` functional-type($value, $result)";
+}
+
+def ObserveOp : CleaveOp<"observe", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "where a module has returned a value, for captures and hooks";
+  let description = [{
+    `cleave.observe %x "transformer.h.3" output 0 call 1 : tensor<4x128x768xf32>`: leaf 0 of what the module returned in its call
+    number 1, counted from 0. Operations after it are those that an edit of the value reaches.
+
+    It computes nothing and is no use of the value: passes do as if it was not there (ir/ParkedObserves.h), and it goes where the
+    value goes. With `declared` it is a use, which keeps the value. `read_only`: a new value would not reach what it reaches in
+    the module, or more than that. After partition-spmd, `shard` says what the ranks have of the value, whose type is `whole`;
+    `partial`: the value is the sum of what they have.
+  }];
+  let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index, I64Attr:$call, UnitAttr:$declared, UnitAttr:$read_only,
+                       UnitAttr:$partial, OptionalAttr<ShardingAttr>:$shard, OptionalAttr<TypeAttr>:$whole);
+  let builders = [OpBuilder<(ins "::mlir::Value":$value, "llvm::StringRef":$path, "uint64_t":$index, "uint64_t":$call), [{
+    build($_builder, $_state, value, path, index, call, /*declared=*/false, /*read_only=*/false, /*partial=*/false,
+          ShardingAttr(), ::mlir::TypeAttr());
+  }]>];
+  let assemblyFormat = "$value $path `output` $index `call` $call attr-dict `:` type($value)";
+  let hasVerifier = 1;
 }
 
 def YieldOp : CleaveOp<"yield", [Pure, Terminator]> {

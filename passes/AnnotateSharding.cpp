@@ -1,5 +1,6 @@
 //===- AnnotateSharding.cpp - Decides which weights are sharded -----------===//
 #include "ir/NearestName.h"
+#include "ir/ParkedObserves.h"
 #include "partitioner/graph/JointFunction.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
@@ -18,6 +19,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
   using AnnotateShardingBase::AnnotateShardingBase;
 
   void runOnOperation() override {
+    ParkedObserves parked(getOperation());
     if (tp < 2)
       return;
     auto joint = JointFunction::of(getOperation());
@@ -62,7 +64,23 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
                     wordOf(*weight.asked).str() + " over tp=" + std::to_string(tp) +
                     ": nothing of it is split so, or what uses it is split in another " +
                     "way; give another style, or replicate");
+    if (failed(checkSplits(function, decision)))
+      return signalPassFailure();
     write(**joint, decision);
+  }
+
+  /// Fails if the ranks are more than any of the weights can be split over, so that each would hold all of
+  /// them.
+  LogicalResult checkSplits(func::FuncOp function, const ShardingDecision &decision) {
+    auto isSplit = [](const WeightDecision &weight) { return weight.seed >= 0; };
+    if (decision.weights.empty() || llvm::any_of(decision.weights, isSplit))
+      return success();
+    const int64_t most = mostRanksOf(function, decision.weights), wanted = tp;
+    if (most >= wanted)
+      return success();
+    return function.emitError() << "--mesh tp=" << wanted << ": found no weight that " << wanted
+                                << " ranks can split, expected at most " << most
+                                << "; use fewer tensor-parallel ranks, or pipeline stages (--mesh pp=N)";
   }
 
   void fail(const std::string &message) {

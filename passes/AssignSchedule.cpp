@@ -1,5 +1,6 @@
 //===- AssignSchedule.cpp - Ranks and micro-batches -----------------------===//
 #include "ir/ExampleShapes.h"
+#include "ir/ParkedObserves.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/machine/MachineFile.h"
 #include "partitioner/sharding/BatchAnalysis.h"
@@ -22,6 +23,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   using AssignScheduleBase::AssignScheduleBase;
 
   void runOnOperation() override {
+    ParkedObserves parked(getOperation());
     func::FuncOp function = getOperation();
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");

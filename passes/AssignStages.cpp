@@ -1,4 +1,5 @@
 //===- AssignStages.cpp - Marks operations with their stage ---------------===//
+#include "ir/ParkedObserves.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/cutting/MemoryConstrainedCutter.h"
 #include "partitioner/cutting/StageCutter.h"
@@ -21,6 +22,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   using AssignStagesBase::AssignStagesBase;
 
   void runOnOperation() override {
+    ParkedObserves parked(getOperation());
     auto joint = JointFunction::of(getOperation());
     if (failed(joint))
       return signalPassFailure();

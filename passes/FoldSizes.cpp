@@ -1,6 +1,7 @@
 //===- FoldSizes.cpp - Size arithmetic to constants and named sizes -------===//
 #include "ir/Aggregates.h"
 #include "ir/OperatorDialect.h"
+#include "ir/ParkedObserves.h"
 #include "ir/inference/ShapeInference.h"
 #include "passes/Passes.h"
 
@@ -14,6 +15,8 @@ namespace cleave {
 namespace {
 struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
   void runOnOperation() override {
+    ParkedObserves parked(getOperation());
+    IRRewriter rewriter(&getContext(), &parked);
     auto inferred = inferShapes(getOperation());
     if (failed(inferred))
       return signalPassFailure();
@@ -24,7 +27,7 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
     // Operations that only made sizes are dead now; users come first.
     for (Operation *call : llvm::reverse(calls))
       if (isOpTriviallyDead(call))
-        call->erase();
+        rewriter.eraseOp(call);
   }
 
   static Value makeSize(OpBuilder &b, Location loc, const SymbolicDim &size) {

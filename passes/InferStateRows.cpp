@@ -1,5 +1,6 @@
 //===- InferStateRows.cpp - States with a row for each sample -------------===//
 #include "ir/ExampleShapes.h"
+#include "ir/ParkedObserves.h"
 #include "ir/inference/ShapeInference.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -69,6 +70,7 @@ struct InferStateRows : impl::InferStateRowsBase<InferStateRows> {
   using InferStateRowsBase::InferStateRowsBase;
 
   void runOnOperation() override {
+    ParkedObserves parked(getOperation());
     func::FuncOp function = getOperation();
     const SmallVector<ReadStateOp> states = statesOf(function);
     const int64_t samples = ExampleShapes(function).sizes().lookup(batch);

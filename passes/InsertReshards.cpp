@@ -1,4 +1,5 @@
 //===- InsertReshards.cpp - Reshards where shardings differ ---------------===//
+#include "ir/ParkedObserves.h"
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -25,7 +26,7 @@ public:
         visitCall(*known->second);
       else if (auto boundary = dyn_cast<BoundaryOp>(op))
         visitBoundary(boundary);
-      else if (!isLookedThrough(&op))
+      else if (!isa<ObserveOp>(op) && !isLookedThrough(&op))
         requireWhole(&op);
   }
 
@@ -57,13 +58,10 @@ private:
       setSharding(tensor, sharding);
   }
 
-  /// A boundary needs the whole value; all other users take the value before it.
+  /// What a boundary gives of a value that is split is put together when it is captured.
   void visitBoundary(BoundaryOp boundary) {
-    Value value = boundary.getValue();
-    if (!shardingOf(AnalyzedFunction::tensorOf(value)))
-      return;
-    boundary.getResult().replaceAllUsesWith(value);
-    boundary.getValueMutable().set(reshard(value, {}));
+    if (shardingOf(AnalyzedFunction::tensorOf(boundary.getValue())))
+      observeBoundary(boundary);
   }
 
   /// Requires whole operands: for control flow, states, results for the caller, and lists with other users.
@@ -81,7 +79,7 @@ private:
     Value &known = made[{value, sharding}];
     if (!known) {
       OpBuilder b(value.getContext());
-      b.setInsertionPointAfterValue(value);
+      setInsertionPointAfterObserved(b, value);
       auto op = b.create<ReshardOp>(value.getLoc(), value.getType(), value);
       setSharding({op.getResult()}, sharding);
       known = op;

@@ -3,6 +3,7 @@
 #include "ir/DTypeCode.h"
 #include "ir/ExampleShapes.h"
 #include "ir/OperatorDialect.h"
+#include "ir/ParkedObserves.h"
 #include "ir/semantics/OpSemantics.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/StringSet.h"
@@ -182,14 +183,17 @@ void Lowering::lower(OperatorOp op) {
   widenResult(op);
 }
 
-/// Makes the operator give the narrow dtype, and casts the result for its users.
+/// Makes the operator give the narrow dtype, and casts the result for its users. Observes stay with what it
+/// gives.
 void Lowering::widenResult(Operation *op) {
   Value result = op->getResult(0);
   result.setType(narrowType(result.getType()));
   OpBuilder b(op->getContext());
-  b.setInsertionPointAfter(op);
+  setInsertionPointAfterObserved(b, result);
   Value widened = cast(b, op->getLoc(), result, wide);
-  result.replaceAllUsesExcept(widened, widened.getDefiningOp());
+  result.replaceUsesWithIf(widened, [&](OpOperand &use) {
+    return use.getOwner() != widened.getDefiningOp() && !isa<ObserveOp>(use.getOwner());
+  });
 }
 
 /// `value` in the narrow dtype. The cast is next to the value, so that one cast serves all users and stages
@@ -198,7 +202,7 @@ Value Lowering::narrowed(Value value, Location user) {
   if (Value found = foundNarrow(value))
     return found;
   OpBuilder b(value.getContext());
-  b.setInsertionPointAfterValue(value);
+  setInsertionPointAfterObserved(b, value);
   Operation *source = value.getDefiningOp();
   Value made = cast(b, source ? source->getLoc() : user, value, narrow);
   narrowOf[value] = made;

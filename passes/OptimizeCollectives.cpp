@@ -1,5 +1,6 @@
 //===- OptimizeCollectives.cpp - Fewer and smaller collectives ------------===//
 #include "ir/OperatorDialect.h"
+#include "ir/ParkedObserves.h"
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Matchers.h"
@@ -178,7 +179,10 @@ struct OptimizeCollectives : impl::OptimizeCollectivesBase<OptimizeCollectives> 
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<MergeSums, MoveSumsTogether, SinkThroughViews, ReduceScatter>(&getContext());
-    if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns))))
+    ParkedObserves parked(getOperation(), /*keepsPartialSums=*/true);
+    GreedyRewriteConfig config;
+    config.listener = &parked;
+    if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns), config)))
       signalPassFailure();
   }
 };

@@ -29,6 +29,7 @@ private:
   };
 
   void planCalls();
+  void noteShards();
   void partitionParam(ParamOp param);
   Value gatheredPieces(ReshardOp op, ShardingAttr from);
   void partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr to);
@@ -382,8 +383,25 @@ void Partitioner::planCalls() {
   }
 }
 
+/// Observes say what each rank has of a value, whose type will be that of a part.
+void Partitioner::noteShards() {
+  for (ObserveOp op : llvm::make_early_inc_range(function.getBody().front().getOps<ObserveOp>())) {
+    ShardingAttr sharding = shardingOf(AnalyzedFunction::tensorOf(op.getValue()));
+    auto type = dyn_cast<RankedTensorType>(op.getValue().getType());
+    if (!sharding)
+      continue;
+    if (!type || sharding.getDim() >= type.getRank()) {
+      op.erase();
+      continue;
+    }
+    op.setShardAttr(sharding);
+    op.setWhole(type);
+  }
+}
+
 void Partitioner::run() {
   planCalls();
+  noteShards();
   struct Move {
     ReshardOp op;
     ShardingAttr from, to;

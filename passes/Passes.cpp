@@ -1,6 +1,6 @@
 //===- Passes.cpp - Cleave's passes ---------------------------------------===//
 #include "passes/Passes.h"
-#include "mlir/Transforms/Passes.h"
+#include "passes/Simplify.h"
 
 namespace cleave {
 
@@ -9,8 +9,8 @@ namespace cleave {
 
 void registerPasses() {
   registerCleavePasses();
-  mlir::registerCanonicalizerPass();
-  mlir::registerCSEPass();
+  mlir::registerPass(createCanonicalize);
+  mlir::registerPass(createCse);
 }
 
 } // namespace cleave

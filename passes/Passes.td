@@ -118,9 +118,25 @@ def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
     `keep` holds glob patterns of module paths (`transformer.h.*`). Boundaries of other modules are replaced by their
     operands, and so is `aten.detach` (stop-gradient). With `keep-gradient-stops`, `aten.detach` stays; set it if
     `differentiate` follows.
+
+    With `observe`, boundaries outside of control flow leave an observe, which no other pass takes for a use:
+    ```mlir
+    %0 = aten.relu(%x)
+    %1 = cleave.boundary %0 "fc.act" output 0
+    %2 = aten.tanh(%1)
+    ```
+    becomes
+    ```mlir
+    %0 = aten.relu(%x)
+    cleave.observe %0 "fc.act" output 0 call 0
+    %2 = aten.tanh(%0)
+    ```
+    It is `read_only` where later operations use the value and not the module's result. Passes take a value's observes along
+    when they replace it, and drop them with a value that is fused away. Without `observe`, observes are removed.
   }];
   let options = [ListOption<"keep", "keep", "std::string", "module paths to keep, with * and ?">,
-                 Option<"keepGradientStops", "keep-gradient-stops", "bool", "false", "keep aten.detach">];
+                 Option<"keepGradientStops", "keep-gradient-stops", "bool", "false", "keep aten.detach">,
+                 Option<"observe", "observe", "bool", "false", "leave observes of the other modules' results">];
 }
 
 def AttachLoss : Pass<"attach-loss", "::mlir::func::FuncOp"> {

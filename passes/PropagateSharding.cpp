@@ -1,4 +1,5 @@
 //===- PropagateSharding.cpp - From sharded weights to all tensors --------===//
+#include "ir/ParkedObserves.h"
 #include "partitioner/graph/JointFunction.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
@@ -28,6 +29,7 @@ static std::vector<ShardingSeed> seedsOf(func::FuncOp function) {
 namespace {
 struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
   void runOnOperation() override {
+    ParkedObserves parked(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (failed(checkShardings(function)))
         return signalPassFailure();

@@ -1,4 +1,5 @@
 //===- RewriteIdioms.cpp - Fuses operator sequences -----------------------===//
+#include "ir/ParkedObserves.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/Passes.h"
 #include "passes/idioms/Idioms.h"
@@ -24,7 +25,10 @@ struct RewriteIdioms : impl::RewriteIdiomsBase<RewriteIdioms> {
     for (auto [name, add] : kIdioms)
       if (only.empty() || llvm::is_contained(only, name))
         add(patterns);
-    if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns))))
+    ParkedObserves parked(getOperation());
+    GreedyRewriteConfig config;
+    config.listener = &parked;
+    if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns), config)))
       signalPassFailure();
   }
 };

@@ -1,7 +1,8 @@
 //===- SplitStages.cpp - Operations into cleave.stage ---------------------===//
+#include "ir/ParkedObserves.h"
+#include "ir/UsedValues.h"
 #include "mlir/IR/IRMapping.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "ir/UsedValues.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
@@ -29,6 +30,8 @@ struct Unit {
 struct UnitUnderConstruction {
   Region body;
   IRMapping inside;
+  /// By operation of the old body: its clone.
+  llvm::DenseMap<Operation *, Operation *> clones;
   /// Values from outside that the program takes, and its own values that others take, in the order of the
   /// requests.
   SmallVector<Value> inputs;
@@ -44,11 +47,15 @@ public:
   }
 
   LogicalResult run() {
+    for (auto boundary : llvm::make_early_inc_range(block.getOps<BoundaryOp>()))
+      if (Operation *maker = boundary.getValue().getDefiningOp(); maker && unitOf(maker))
+        observeBoundary(boundary);
     for (Operation &op : block.without_terminator())
-      if (auto own = unitOf(&op); own && failed(cloneInto(&op, *own)))
+      if (auto own = unitOf(&op); own && !isa<ObserveOp>(op) && failed(cloneInto(&op, *own)))
         return failure();
     if (failed(placeResults(block.getTerminator())))
       return failure();
+    placeObserves();
     replaceBody();
     return success();
   }
@@ -131,6 +138,7 @@ private:
     OpBuilder b(op->getContext());
     b.setInsertionPointToEnd(&unit(own).body.front());
     Operation *clone = b.clone(*op, unit(own).inside);
+    unit(own).clones[op] = clone;
     clone->removeDiscardableAttr(kStageIndexAttr);
     clone->removeDiscardableAttr(PhaseAttr::name);
     return success();
@@ -147,6 +155,56 @@ private:
       unit(giver).outputs.insert(value);
     }
     return success();
+  }
+
+  /// Each observe goes to the forward program that makes its value, behind the operations that were before
+  /// it.
+  void placeObserves() {
+    std::map<Unit, Operation *> last;
+    for (Operation &op : block.without_terminator()) {
+      if (auto observe = dyn_cast<ObserveOp>(op))
+        placeObserve(observe, last);
+      else if (auto own = unitOf(&op))
+        last[*own] = unit(*own).clones.lookup(&op);
+    }
+  }
+
+  void placeObserve(ObserveOp observe, const std::map<Unit, Operation *> &last) {
+    const SmallVector<Unit> makers = makersOf(observe.getValue());
+    if (makers.empty() || makers.front().phase != Phase::Forward)
+      return;
+    UnitUnderConstruction &target = unit(makers.front());
+    Operation *maker = target.clones.lookup(observe.getValue().getDefiningOp()), *before = maker;
+    if (auto found = last.find(makers.front()); found != last.end() && maker->isBeforeInBlock(found->second))
+      before = found->second;
+    OpBuilder b(observe.getContext());
+    b.setInsertionPointAfter(before);
+    while (b.getInsertionPoint() != b.getInsertionBlock()->end() && isa<ObserveOp>(*b.getInsertionPoint()))
+      b.setInsertionPointAfter(&*b.getInsertionPoint());
+    auto placed = cast<ObserveOp>(b.clone(*observe, target.inside));
+    placed->removeDiscardableAttr(kStageIndexAttr);
+    if (makers.size() > 1 || isReadBeforeElsewhere(observe, makers.front()))
+      placed.setReadOnly(true);
+  }
+
+  /// The programs that make a value: several where its operation costs too little to send it.
+  SmallVector<Unit> makersOf(Value value) const {
+    Operation *maker = value.getDefiningOp();
+    if (auto own = maker ? unitOf(maker) : std::nullopt)
+      return {*own};
+    SmallVector<Unit> found;
+    for (auto &[own, built] : units)
+      if (built.clones.contains(maker))
+        found.push_back(own);
+    return found;
+  }
+
+  /// True if an operation of another stage, before the observe, reads the value: it would get the edited one.
+  bool isReadBeforeElsewhere(ObserveOp observe, Unit own) const {
+    return llvm::any_of(observe.getValue().getUsers(), [&](Operation *user) {
+      Operation *here = block.findAncestorOpInBlock(*user);
+      return !isa<ObserveOp>(here) && here->isBeforeInBlock(observe) && unitOf(here) != own;
+    });
   }
 
   /// Programs in the order in which values flow: forward from the first stage to the last, backward from the
@@ -167,8 +225,12 @@ private:
   /// Puts the updates of states behind all uses of their values, which the states can then take without a
   /// copy.
   static void updateLast(YieldOp yield) {
-    for (WriteStateOp update : llvm::to_vector(yield->getBlock()->getOps<WriteStateOp>()))
+    for (WriteStateOp update : llvm::to_vector(yield->getBlock()->getOps<WriteStateOp>())) {
+      for (Operation *user : update.getValue().getUsers())
+        if (auto observe = dyn_cast<ObserveOp>(user); observe && update->isBeforeInBlock(observe))
+          observe.setReadOnly(true);
       update->moveBefore(yield);
+    }
   }
 
   void replaceBody() {

@@ -22,10 +22,10 @@ ALLOWED["tools"] = set(ALLOWED)
 LAYERS = {
     "codegen/plan": ("text", "files", ""),
     "runtime": ("base", "comm", "device", "device/cuda", "comm/local", "rendezvous", "comm/process", "operators", "executor",
-                "exchange", "schedule", "session", "training", "profile"),
+                "exchange", "capture", "schedule", "session", "training", "profile"),
     "frontend": ("archive", "torchscript"),
     "partitioner": ("machine", "graph", "sharding", "cost", "simulation", "memory", "cutting", "placement", "search"),
-    "tools/driver": ("base", "profile", "search", "verify", ""),
+    "tools/driver": ("base", "profile", "search", "verify", "witnesses", ""),
     "tools/cleave": ("text", "process", "inspect", "run", "train", ""),
 }
 INCLUDE = re.compile(r'\s*(?:#\s*)?include "([^"]+)"')

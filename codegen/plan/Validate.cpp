@@ -20,9 +20,6 @@ using llvm::Twine;
 /// Far above any machine; keeps products of mesh sizes small.
 static constexpr uint64_t kMaxRanks = 1 << 16;
 
-/// By signature, stage, tp rank and phase.
-using ProgramTable = std::map<std::tuple<uint32_t, uint32_t, uint32_t, Phase>, const Program *>;
-
 //===- Mesh and stages ----------------------------------------------------===//
 
 static Error checkMesh(const Plan &plan) {
@@ -335,34 +332,6 @@ static Error checkOutputs(const Plan &plan, const ProgramTable &table) {
                        "is result " + Twine(output->index) + " of stage " + Twine(output->stage) +
                            ", which has fewer");
     }
-  return Error::success();
-}
-
-static Error checkCapturePoint(const Plan &plan, const ProgramTable &table, const CapturePoint &point) {
-  const std::string where = "capture point '" + point.path + "'";
-  if (point.port > CapturePort::MAX || hasNull(point.slots) || point.slots.size() != plan.mesh->tp)
-    return invalid(where, "its port is unknown, or it has no slot on a tp rank");
-  for (auto [tpRank, slot] : llvm::enumerate(point.slots)) {
-    auto program = table.find({point.signature, point.stage, tpRank, Phase::Forward});
-    if (slot->tp_rank != tpRank || program == table.end() || slot->slot >= program->second->slots)
-      return invalid(where, "its program or slot is not there");
-    // The value's sizes are not known.
-    const std::vector<int64_t> sizes(64, std::numeric_limits<int64_t>::max());
-    if (Error error = partShape(where, sizes, slot->ranges).takeError())
-      return error;
-  }
-  return Error::success();
-}
-
-static Error checkCapturePoints(const Plan &plan, const ProgramTable &table) {
-  for (const auto &point : plan.capture_points) {
-    if (!point)
-      return invalid("capture points", "an entry is missing");
-    if (Error error = checkName("capture points", point->path))
-      return error;
-    if (Error error = checkCapturePoint(plan, table, *point))
-      return error;
-  }
   return Error::success();
 }
 

@@ -14,7 +14,9 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Error.h"
+#include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 namespace cleave::plan {
@@ -68,6 +70,10 @@ llvm::Error checkStates(const Plan &plan);
 /// Check groups, and the buckets that sum states over groups. (ValidateGroups.cpp)
 llvm::Error checkGroups(const Plan &plan);
 llvm::Error checkBuckets(const Plan &plan);
+/// By signature, stage, tp rank and phase.
+using ProgramTable = std::map<std::tuple<uint32_t, uint32_t, uint32_t, Phase>, const Program *>;
+/// Checks where captured values are, after programs. (ValidateCaptures.cpp)
+llvm::Error checkCapturePoints(const Plan &plan, const ProgramTable &table);
 /// Checks one program by itself, after mesh, stages, signatures and weights. (ValidateProgram.cpp)
 llvm::Error checkProgram(const Plan &plan, const Program &program);
 

@@ -72,6 +72,21 @@ static Error checkBatch(const Twine &where, const Signature &signature) {
 /// within 64 bits.
 static constexpr int64_t kLargestSize = int64_t(1) << 40;
 
+/// The traced size is one of those that were compared.
+static Error checkWitnessed(const Twine &where, const Symbol &symbol) {
+  if (symbol.witnessed_max == 0 && symbol.witnessed_min == 1 && symbol.witnessed_divisible_by == 1)
+    return Error::success();
+  if (symbol.witnessed_min < 1 || symbol.witnessed_min > symbol.traced ||
+      symbol.witnessed_max < symbol.traced)
+    return invalid(where, "of size " + Twine(symbol.traced) + " is said to have been compared from " +
+                              Twine(symbol.witnessed_min) + " to " + Twine(symbol.witnessed_max));
+  if (symbol.witnessed_divisible_by < 1 || symbol.traced % symbol.witnessed_divisible_by != 0)
+    return invalid(where, "of size " + Twine(symbol.traced) +
+                              " is said to have been compared at multiples of " +
+                              Twine(symbol.witnessed_divisible_by));
+  return Error::success();
+}
+
 Error checkSignature(const Plan &plan, const Signature &signature) {
   std::string where = "signature '" + signature.name + "'";
   if (Error error = checkNames(where + ", symbols", signature.symbols))
@@ -97,6 +112,8 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     if (symbol->min > 1 && symbol->min % symbol->divisible_by != 0)
       return invalid(where, "symbol '" + symbol->name + "' runs from " + Twine(symbol->min) +
                                 ", which is no multiple of " + Twine(symbol->divisible_by));
+    if (Error error = checkWitnessed(where + ", symbol '" + symbol->name + "'", *symbol))
+      return error;
   }
   std::vector<int64_t> traced = tracedSizes(signature);
   if (Error error = checkInputs(where, signature, traced))

@@ -6,6 +6,7 @@
 #include "frontend/archive/ArchiveCheck.h"
 #include "frontend/archive/BytesReader.h"
 #include "frontend/archive/OperatorCheck.h"
+#include "frontend/archive/OtherFormats.h"
 #include "frontend/archive/PickleCheck.h"
 #include "frontend/archive/SourceCheck.h"
 #include "frontend/archive/TorchScriptError.h"
@@ -166,6 +167,8 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
   if (!opened)
     return opened.takeError();
   std::shared_ptr<plan::MappedFile> mapping = *opened;
+  if (auto other = describeOtherFormat(path, mapping->bytes()))
+    return fail(path, *other);
   // Every byte is read twice: for its record's CRC32 and for the fingerprint.
   size_t read = 0;
   auto releaseRead = [&](size_t offset, size_t size) {
@@ -192,7 +195,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
         mapping->release(offset, bytes);
     };
     return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping, releaseRead),
-                           release, mapping->bytes().size()};
+                           reader->serializationId(), release, mapping->bytes().size()};
   } catch (const std::exception &e) {
     return fail(path, "cannot be loaded as TorchScript: " + describe(e));
   }

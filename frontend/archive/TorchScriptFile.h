@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <torch/csrc/jit/api/module.h>
 
 namespace cleave {
@@ -16,6 +17,9 @@ struct TorchScriptFile {
   torch::jit::Module module;
   /// BLAKE3 of the file.
   std::array<uint8_t, 32> fingerprint;
+  /// What torch.jit.save wrote into the archive to tell it from others; untrusted text, empty if there is
+  /// none.
+  std::string serializationId;
   /// Tells the system that these bytes of a weight, if they are in the mapping, are not needed for now, so
   /// that they are resident only while they are read.
   std::function<void(const void *begin, size_t bytes)> release;

@@ -13,11 +13,17 @@ std::string joinPath(const std::string &path, const std::string &name) {
   return path.empty() ? name : path + "." + name;
 }
 
-std::string describeDType(const at::Tensor &tensor) {
+std::string describeUntyped(const at::Tensor &tensor) {
   std::ostringstream text;
-  text << tensor.scalar_type();
   if (tensor.layout() != at::kStrided)
-    text << " (" << tensor.layout() << ")";
+    text << "a tensor of dtype " << tensor.scalar_type() << " (" << tensor.layout()
+         << "), expected a dense one; store it as to_dense() gives it";
+  else if (tensor.is_quantized())
+    text << "a quantized tensor of dtype " << tensor.scalar_type()
+         << ", expected floats or integers; store it as dequantize() or int_repr() gives it";
+  else
+    text << "a tensor of dtype " << tensor.scalar_type()
+         << ", which has no type in the IR; store it in another dtype";
   return text.str();
 }
 
@@ -86,8 +92,7 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
   if (value.isTensor()) {
     if (Value tensor = parameter(weights.add(path, "buffer", value.toTensor()), value.toTensor()))
       return Binding(tensor);
-    return error() << path << " is a tensor of dtype " << describeDType(value.toTensor())
-                   << ", which has no type in the IR";
+    return error() << path << " is " << describeUntyped(value.toTensor());
   }
   Type type = convertType(value.type(), b.getContext());
   if (Attribute attribute = toAttribute(value, b.getContext()))

@@ -4,6 +4,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 
@@ -138,6 +139,26 @@ LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, O
   Value more = isAppend ? b.create<ListOp>(location, now.getType(), operands[1]).getResult() : operands[1];
   currents[list] = OperatorOp::create(b, location, "aten.add.t", {now, more}, now.getType())->getResult(0);
   return success();
+}
+
+Value Lists::listEntries(DictEntries entries, Value dict, Type type, OpBuilder &b, Location location) {
+  auto made = dict.getDefiningOp<DictOp>();
+  auto list = dyn_cast<ListType>(type);
+  if (!made || !list)
+    return {};
+  llvm::SmallPtrSet<Attribute, 8> known;
+  SmallVector<Value> items;
+  for (size_t i = 0; i + 1 < made.getElements().size(); i += 2) {
+    Value key = made.getElements()[i], value = made.getElements()[i + 1];
+    // Of two entries with one key, TorchScript keeps the second.
+    if (Attribute constant; !matchPattern(key, m_Constant(&constant)) || !known.insert(constant).second)
+      return {};
+    if (entries == DictEntries::Items)
+      items.push_back(b.create<TupleOp>(location, list.getElement(), ValueRange{key, value}));
+    else
+      items.push_back(entries == DictEntries::Keys ? key : value);
+  }
+  return b.create<ListOp>(location, type, items);
 }
 
 } // namespace cleave

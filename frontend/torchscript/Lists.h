@@ -6,6 +6,7 @@
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_LISTS_H
 #define CLEAVE_FRONTEND_TORCHSCRIPT_LISTS_H
 
+#include "ir/semantics/DictEntries.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -41,6 +42,12 @@ public:
   /// position or the key is only known at run time.
   mlir::LogicalResult change(llvm::StringRef irName, mlir::Value list, mlir::ValueRange operands,
                              mlir::OpBuilder &b, mlir::Location location, mlir::Value &item);
+
+  /// The list of a dict's keys, values or items, in the order of insertion; null if the dict is not made in
+  /// the function of constant keys.
+  /// \param type  of the list.
+  static mlir::Value listEntries(DictEntries entries, mlir::Value dict, mlir::Type type, mlir::OpBuilder &b,
+                                 mlir::Location location);
 
   /// The current values; restored after a branch, since branches do not see each other's changes.
   using Snapshot = llvm::DenseMap<mlir::Value, mlir::Value>;

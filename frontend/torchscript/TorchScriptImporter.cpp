@@ -145,8 +145,7 @@ LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
   if (value->isTensor()) {
     Value tensor = parameter(weights.addConstant(value->toTensor()), value->toTensor());
     if (!tensor)
-      return error() << "holds a constant tensor of dtype " << describeDType(value->toTensor())
-                     << ", which has no type in the IR";
+      return error() << "holds a constant, " << describeUntyped(value->toTensor());
     scope[output] = tensor;
     return success();
   }
@@ -327,6 +326,20 @@ LogicalResult TorchScriptImporter::importBoundary(Node *node, Scope &scope) {
   return success();
 }
 
+/// Where the code of the archive has the node: `, in line 12 of code/__torch__.py: d[k] = v`. Empty if that
+/// is not known.
+static std::string describeSource(const torch::jit::Node *node) {
+  constexpr size_t kMaxLength = 80;
+  auto place = node->sourceRange().file_line_col();
+  if (!place)
+    return "";
+  const auto &[file, line, column] = *place;
+  const std::string whole = node->sourceRange().source()->get_line(line - 1).str();
+  const StringRef text = StringRef(whole).trim();
+  return ", in line " + std::to_string(line) + " of " + file + ": " +
+         (text.size() > kMaxLength ? text.take_front(kMaxLength).str() + "…" : text.str());
+}
+
 LogicalResult TorchScriptImporter::importListChange(Node *node, Scope &scope) {
   auto operands = operandsOf(node, scope);
   if (failed(operands))
@@ -337,13 +350,14 @@ LogicalResult TorchScriptImporter::importListChange(Node *node, Scope &scope) {
       irNameOf(schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name()));
   Value item;
   if (!lists.isOwned(list))
-    return error() << name << " changes a list or dict that another value may hold; make a new one instead";
+    return error() << name << " changes a list or dict that another value may hold" << describeSource(node)
+                   << "; make a new one instead";
   for (const torch::jit::Value *input : node->inputs().slice(1))
     lists.share(std::get<Value>(scope.at(input)));
   if (failed(lists.change(name, list, *operands, b, location(), item)))
-    return error() << name
-                   << " changes a list or dict of which only running tells the content; expected one whose "
-                   << "length, positions and keys are known when compiling";
+    return error() << name << " changes a list or dict of which only running tells the content"
+                   << describeSource(node)
+                   << "; expected one whose length, positions and keys are known when compiling";
   for (const torch::jit::Value *output : node->outputs())
     scope[output] = item ? item : list;
   return success();
@@ -370,7 +384,14 @@ LogicalResult TorchScriptImporter::importOperator(Node *node, Scope &scope) {
       matchPattern(operands->front(), m_Constant(&message)))
     return error() << "the model raises \"" << message.getValue()
                    << "\" on such inputs; give some that it takes";
-  bindResults(node, scope, OperatorOp::create(b, location(), irName, *operands, resultTypes(node)));
+  SmallVector<Type> types = resultTypes(node);
+  if (DictEntries entries = dictEntriesOf(irName); entries != DictEntries::None)
+    if (Value list = Lists::listEntries(entries, operands->front(), types.front(), b, location())) {
+      scope[node->output()] = list;
+      lists.own(list);
+      return success();
+    }
+  bindResults(node, scope, OperatorOp::create(b, location(), irName, *operands, types));
   return success();
 }
 

@@ -23,8 +23,8 @@ namespace cleave {
 
 /// Joins to `encoder.layer`; either part may be empty.
 std::string joinPath(const std::string &path, const std::string &name);
-/// Text such as `QInt8`, `Float (Sparse)`.
-std::string describeDType(const at::Tensor &tensor);
+/// Of a tensor for which the IR has no type: what it is, and what to do.
+std::string describeUntyped(const at::Tensor &tensor);
 /// Advice for an error message, `; leave this module out of quantization, …`, if the value is a packed object
 /// (custom class) that cannot be imported; else empty.
 llvm::StringRef remedyForPacked(const c10::IValue &value);

@@ -1,9 +1,12 @@
 //===- ShapeInference.cpp - Types and sizes of every value ----------------===//
 #include "ir/inference/ShapeInference.h"
 #include "ir/ExampleShapes.h"
+#include "ir/Signature.h"
 #include "ir/inference/Samples.h"
 #include "ir/inference/SizeSearch.h"
 #include "ir/semantics/OpSemantics.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -47,6 +50,27 @@ static Operation *findCertainFailure(Block &block, const MetaInterpreter &exampl
   return nullptr;
 }
 
+/// The inputs that an operation computes with, and their shapes: `, where x is 2x3 and mask is 2x1`. Empty if
+/// there are none or more than two, or if they have no names.
+static std::string describeInputs(func::FuncOp function, Operation *op) {
+  constexpr size_t kShown = 2;
+  llvm::SetVector<Value> behind(op->operand_begin(), op->operand_end());
+  for (size_t i = 0; i < behind.size(); ++i)
+    if (Operation *maker = behind[i].getDefiningOp())
+      maker->walk([&](Operation *inner) { behind.insert(inner->operand_begin(), inner->operand_end()); });
+  const ExampleShapes shapes(function);
+  std::vector<std::string> inputs;
+  for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
+    auto shape = behind.contains(argument) ? shapes.shapeOf(argument) : std::nullopt;
+    auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
+    if (!shape || !name)
+      continue;
+    auto sizes = llvm::map_range(*shape, [](int64_t size) { return std::to_string(size); });
+    inputs.push_back(name.str() + " is " + (shape->empty() ? "a number" : llvm::join(sizes, "x")));
+  }
+  return inputs.empty() || inputs.size() > kShown ? "" : ", where " + llvm::join(inputs, " and ");
+}
+
 /// Fails if an operator refuses the example inputs.
 static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &example) {
   WalkResult walk = function.walk([&](Operation *op) {
@@ -54,7 +78,8 @@ static LogicalResult checkExample(func::FuncOp function, const MetaInterpreter &
     if (failed == example.failures.end() || !failed->second.isRefusal ||
         !(failed->second.isRaised || isAlwaysRun(op)))
       return WalkResult::advance();
-    op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason << "); "
+    op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason << ")"
+                    << describeInputs(function, op) << "; "
                     << (function->hasAttr("cleave.tp")
                             ? "its part of a tensor-parallel rank is none that it takes: keep weights "
                               "around it whole (--shard PATTERN=replicate), or --mesh tp=1"

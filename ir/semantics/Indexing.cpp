@@ -107,6 +107,57 @@ static std::optional<OpShardingRule> gather(OperatorOp op, const ExampleShapes &
   return rule;
 }
 
+/// self, index and src (or a number) → like self. A dimension in which all have one size passes through, but
+/// for `dim`.
+static std::optional<OpShardingRule> scatter(OperatorOp op, const ExampleShapes &shapes) {
+  auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
+  Value source = op.getArgument("src");
+  auto values = source ? shapes.shapeOf(source) : index;
+  auto named = constantInt(op, "dim");
+  auto dim = self && named ? dimensionAt(*named, self->size()) : std::nullopt;
+  if (!dim || !index || !values || index->size() != self->size() || values->size() != self->size())
+    return std::nullopt;
+  OpShardingRule rule;
+  OpShardingRule::Dims whole, indices, written;
+  for (unsigned i = 0; i < self->size(); ++i) {
+    const bool isTogether = i != *dim && (*self)[i] == (*index)[i] && (*self)[i] == (*values)[i];
+    auto kind = isTogether ? FactorKind::PassThrough : FactorKind::NeedsReplication;
+    whole.push_back(rule.addDim(kind, (*self)[i]));
+    indices.push_back(isTogether ? whole.back() : rule.addDim(kind, (*index)[i]));
+    written.push_back(isTogether ? whole.back() : rule.addDim(kind, (*values)[i]));
+  }
+  rule.operands.resize(op->getNumOperands());
+  rule.operands[0] = whole;
+  rule.operands[2] = indices;
+  if (source)
+    rule.operands[3] = written;
+  rule.results.push_back(whole);
+  return rule;
+}
+
+/// self and indices of one rank, which broadcast but for `dim`, in which the result has the indices' size.
+static std::optional<OpShardingRule> takeAlong(OperatorOp op, const ExampleShapes &shapes) {
+  auto self = shapes.shapeOf(op->getOperand(0)), indices = shapes.shapeOf(op->getOperand(1));
+  auto named = constantInt(op, "dim");
+  auto dim = self && named ? dimensionAt(*named, self->size()) : std::nullopt;
+  if (!dim || !indices || indices->size() != self->size())
+    return std::nullopt;
+  OpShardingRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &result = rule.results.emplace_back();
+  for (unsigned i = 0; i < self->size(); ++i) {
+    const int64_t own = (*self)[i], index = (*indices)[i];
+    if (i != *dim && own != index && own != 1 && index != 1)
+      return std::nullopt;
+    const bool hasOwn = i != *dim && (own == index || index == 1),
+               hasIndex = i == *dim || index != 1 || own == 1;
+    result.push_back(rule.addDim(FactorKind::PassThrough, hasOwn ? own : index));
+    rule.operands[0].push_back(hasOwn ? result.back() : rule.addDim(FactorKind::NeedsReplication, own));
+    rule.operands[1].push_back(hasIndex ? result.back() : rule.addDim(FactorKind::NeedsReplication, index));
+  }
+  return rule;
+}
+
 /// True if an argument is absent or equals this number.
 static bool isAbsentOr(OperatorOp op, StringRef argument, int64_t number) {
   return !op.getArgument(argument) || constantInt(op, argument) == number;
@@ -138,10 +189,13 @@ void addIndexing(SemanticsTable &table) {
       {.hasStaticResultTypes = true, .readsSparsely = true, .isLookup = true, .shardingRule = indexSelect});
   table.add({"aten.gather"},
             {.hasStaticResultTypes = true, .readsSparsely = true, .isLookup = true, .shardingRule = gather});
-  table.add({"aten.take_along_dim", "aten.scatter", "aten.scatter_add", "aten.index_add", "aten.index_copy",
-             "aten.index_fill", "aten.masked_scatter", "aten.bucketize", "aten.searchsorted",
-             "aten.embedding_bag"},
-            {.hasStaticResultTypes = true, .readsSparsely = true});
+  table.add({"aten.scatter", "aten.scatter_add"},
+            {.hasStaticResultTypes = true, .readsSparsely = true, .shardingRule = scatter});
+  table.add({"aten.take_along_dim"},
+            {.hasStaticResultTypes = true, .readsSparsely = true, .shardingRule = takeAlong});
+  table.add(
+      {"aten.index_add", "aten.index_copy", "aten.index_fill", "aten.masked_scatter", "aten.embedding_bag"},
+      {.hasStaticResultTypes = true, .readsSparsely = true});
   table.add(
       {"aten.index_put"},
       {.hasStaticResultTypes = true, .readsSparsely = true, .permutationRole = PermutationRole::Scatter});

@@ -192,9 +192,26 @@ void addNorms(SemanticsTable &table) {
                             .hasStaticResultTypes = true,
                             .flops = perInputElement,
                             .shardingRule = reduces});
-  table.add({"aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max", "aten.min",
-             "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
-             "aten.logsumexp", "aten.count_nonzero"},
+  table.add({"aten.amax",
+             "aten.amin",
+             "aten.prod",
+             "aten.all",
+             "aten.any",
+             "aten.max",
+             "aten.min",
+             "aten.argmax",
+             "aten.argmin",
+             "aten.var",
+             "aten.std",
+             "aten.norm",
+             "aten.linalg_vector_norm",
+             "aten.logsumexp",
+             "aten.count_nonzero",
+             "aten.var_mean",
+             "aten.std_mean",
+             "aten.nansum",
+             "aten.kthvalue",
+             "aten.mode"},
             {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = reduces});
   table.add(
       {"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.median", "aten.glu"},
@@ -212,7 +229,7 @@ void addNorms(SemanticsTable &table) {
                               .permutationRole = PermutationRole::CumulativeSum,
                               .flops = perInputElement,
                               .shardingRule = inOrder});
-  table.add({"aten.cumprod", "aten.cummax"},
+  table.add({"aten.cumprod", "aten.cummax", "aten.cummin", "aten.logcumsumexp"},
             {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = inOrder});
   table.add({"aten.layer_norm", "aten.native_layer_norm"},
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = trailing});
@@ -258,7 +275,7 @@ void addNorms(SemanticsTable &table) {
                                   .groups = "num_groups",
                                   .flops = severalPerElement,
                                   .shardingRule = groupNorm});
-  table.add({"aten.instance_norm", "aten.pixel_shuffle"},
+  table.add({"aten.instance_norm"},
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = batchOnly});
   table.add({"aten.grid_sampler"},
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = gridSampler});

@@ -32,6 +32,7 @@ static const SemanticsTable &table() {
     addLosses(table);
     addShapes(table);
     addIndexing(table);
+    addSignals(table);
     addScalars(table);
     addCollectives(table);
     addRandom(table);

@@ -36,6 +36,7 @@ void addNorms(SemanticsTable &table);
 void addLosses(SemanticsTable &table);
 void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
+void addSignals(SemanticsTable &table);
 void addScalars(SemanticsTable &table);
 void addCollectives(SemanticsTable &table);
 void addRandom(SemanticsTable &table);

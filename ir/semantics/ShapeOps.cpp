@@ -2,6 +2,7 @@
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
 
@@ -75,6 +76,34 @@ static std::optional<OpShardingRule> transposes(OperatorOp op, const ExampleShap
   return permuted(op, shapes, order);
 }
 
+/// movedim: dimension `source` (or each of several) becomes `destination`; the others keep their order.
+static std::optional<OpShardingRule> moves(OperatorOp op, const ExampleShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0));
+  auto namedIn = [&](StringRef argument) {
+    auto number = constantInt(op, argument);
+    return number ? std::optional(SmallVector<int64_t>{*number}) : constantInts(op, argument);
+  };
+  auto sources = namedIn("source"), destinations = namedIn("destination");
+  if (!from || !sources || !destinations || sources->size() != destinations->size())
+    return std::nullopt;
+  constexpr int64_t kFree = -1;
+  SmallVector<int64_t> order(from->size(), kFree);
+  llvm::SmallSet<unsigned, 4> moved;
+  for (auto [source, destination] : llvm::zip(*sources, *destinations)) {
+    auto dim = dimensionAt(source, from->size()), place = dimensionAt(destination, from->size());
+    if (!dim || !place || !moved.insert(*dim).second || order[*place] != kFree)
+      return std::nullopt;
+    order[*place] = *dim;
+  }
+  unsigned next = 0;
+  for (int64_t &dim : order) {
+    while (moved.contains(next))
+      ++next;
+    dim = dim == kFree ? next++ : dim;
+  }
+  return permuted(op, shapes, order);
+}
+
 /// numpy's transpose: all dimensions in reverse order.
 static std::optional<OpShardingRule> reverses(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
@@ -119,6 +148,25 @@ static std::optional<OpShardingRule> cutsAlong(OperatorOp op, const ExampleShape
     dims = SmallVector<int64_t>{*dim};
   // Without dimensions, roll works on the flattened tensor.
   return to && dims && !dims->empty() ? cutsDims(op, shapes, *to, *dims) : std::nullopt;
+}
+
+/// Each index of `dim` becomes as many as `repeats`, a number or a tensor, says. What is repeated passes all
+/// other dimensions.
+static std::optional<OpShardingRule> interleaves(OperatorOp op, const ExampleShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  auto named = constantInt(op, "dim");
+  auto dim = from && named ? dimensionAt(*named, from->size()) : std::nullopt;
+  if (!dim || !to || to->size() != from->size())
+    return std::nullopt;
+  OpShardingRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &result = rule.results.emplace_back();
+  for (unsigned i = 0; i < from->size(); ++i) {
+    auto kind = i == *dim ? FactorKind::NeedsReplication : FactorKind::PassThrough;
+    rule.operands[0].push_back(rule.addDim(kind, (*from)[i]));
+    result.push_back(i == *dim ? rule.addDim(kind, (*to)[i]) : rule.operands[0].back());
+  }
+  return rule;
 }
 
 /// A list of pieces along `dim`. Pieces have all other dimensions of the whole.
@@ -337,11 +385,12 @@ void addShapes(SemanticsTable &table) {
   OpSemantics expand{.isView = true, .hasStaticResultTypes = true, .shardingRule = broadcastsTo};
   table.add({"aten.expand_as"}, expand);
   table.add({"aten.expand", "aten.broadcast_to"}, sized(expand, "size"));
-  table.add({"aten.transpose", "aten.swapaxes", "aten.mT"}, {.isView = true,
-                                                             .permutes = true,
-                                                             .hasStaticResultTypes = true,
-                                                             .shardingRule = transposes,
-                                                             .viewInverse = again});
+  table.add({"aten.movedim", "aten.moveaxis"}, {.isView = true, .permutes = true, .shardingRule = moves});
+  table.add({"aten.transpose", "aten.swapaxes", "aten.swapdims", "aten.mT"}, {.isView = true,
+                                                                              .permutes = true,
+                                                                              .hasStaticResultTypes = true,
+                                                                              .shardingRule = transposes,
+                                                                              .viewInverse = again});
   table.add({"aten.t", "aten.numpy_T"},
             {.isView = true, .permutes = true, .shardingRule = reverses, .viewInverse = again});
   table.add({"aten.permute"}, {.isView = true,
@@ -366,11 +415,10 @@ void addShapes(SemanticsTable &table) {
        "aten.unsafe_split", "aten.unsafe_split_with_sizes"},
       {.isView = true, .shardingRule = splitsAlong, .indexMap = splitIndexMap, .viewInverse = concatenated});
   table.add({"aten.unbind"}, {.isView = true, .shardingRule = drops, .viewInverse = stacked});
-  table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},
-            {.isView = true});
+  table.add({"aten.as_strided"}, {.isView = true});
   table.add({"aten.broadcast_tensors"}, {.shardingRule = broadcasts});
   table.add({"aten.cat", "aten.concat"}, {.shardingRule = cutsAlong, .indexMap = concatIndexMap});
-  table.add({"aten.repeat_interleave"}, {.shardingRule = cutsAlong, .indexMap = interleaveIndexMap});
+  table.add({"aten.repeat_interleave"}, {.shardingRule = interleaves, .indexMap = interleaveIndexMap});
   table.add({"aten.slice_scatter"}, {.shardingRule = cutsAlong});
   table.add({"aten.diff"}, {.hasStaticResultTypes = true, .shardingRule = cutsAlong});
   table.add({"aten.roll"},

@@ -57,7 +57,7 @@ double callSeconds(const Kernel &kernel, const DeviceGroup &group) {
 /// operationSeconds of one execution.
 static double secondsOnce(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
   auto call = dyn_cast<OperatorOp>(op);
-  if (isa<BoundaryOp, ReadStateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
+  if (isa<BoundaryOp, ObserveOp, ReadStateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
   double seconds = group.dispatchSeconds();
   // Control flow costs what its regions do, once; see kVjpRuns.

@@ -131,6 +131,9 @@ struct ShardingRequest {
 /// assumes that a higher price never needs more memory.
 ShardingDecision decideSharding(mlir::func::FuncOp function, const ShardingRequest &request);
 
+/// The most ranks over which one of the weights can be split along one of its dimensions; 1 if none can.
+int64_t mostRanksOf(mlir::func::FuncOp function, llvm::ArrayRef<WeightDecision> weights);
+
 } // namespace cleave
 
 #endif // CLEAVE_PARTITIONER_SEARCH_SHARDINGSEARCH_H

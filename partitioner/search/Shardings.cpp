@@ -38,4 +38,15 @@ void Shardings::add(const ShardingGroup &found) {
       tensors.insert({tensor, {}});
 }
 
+int64_t mostRanksOf(func::FuncOp function, ArrayRef<WeightDecision> weights) {
+  const AnalyzedFunction analyzed(function);
+  // A group that ends at its weight has the most labels.
+  const Shardings none(analyzed, 2);
+  int64_t most = 1;
+  for (const WeightDecision &weight : weights)
+    for (unsigned dim = 0; dim < analyzed.typeOf({ParamOp(weight.weight)}).getRank(); ++dim)
+      most = std::max<int64_t>(most, none.shardingGroupOf({weight.weight, dim, /*weightOnly=*/true}).count);
+  return most;
+}
+
 } // namespace cleave

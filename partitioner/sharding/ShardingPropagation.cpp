@@ -188,6 +188,8 @@ void AnalyzedFunction::findOtherUses(Value value, std::optional<unsigned> item, 
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     bool isHere = user->getBlock() == body;
+    if (isa<ObserveOp>(user))
+      continue;
     if (isHere && isa<BoundaryOp>(user))
       findOtherUses(user->getResult(0), item, found);
     else if (isHere && !item && isa<ListOp, TupleOp>(user))

@@ -48,10 +48,18 @@ public:
   /// undefined afterwards. Each rank calls it when it has done its part.
   virtual void sendOutputs(uint32_t signature, const Microbatches &microbatches,
                            std::vector<at::Tensor> &outputs) = 0;
+  /// True if outputs and captured values of `signature` belong in another process.
+  virtual bool sendsOutputs(uint32_t signature) const = 0;
   /// True if this process receives outputs from others.
   virtual bool receivesOutputs(uint32_t signature) const = 0;
   /// Waits for the outputs of other processes. Called for each request in order.
   virtual std::vector<Output> receiveOutputs(uint32_t signature, const Microbatches &microbatches) = 0;
+
+  /// Sends captured values to the process that waits for the outputs of `signature`, and clears `values`.
+  /// Only where `sendsOutputs` is true.
+  virtual void sendCaptured(uint32_t signature, std::vector<c10::IValue> &values) = 0;
+  /// Waits for those of the process `rank`. Called for each request in order.
+  virtual std::vector<c10::IValue> receiveCaptured(uint32_t rank) = 0;
 
   /// What `rank` waits for in a collective, `rank 3 in spmd::all_reduce`; else empty.
   virtual std::string awaited(uint32_t rank) const = 0;

@@ -2,6 +2,7 @@
 #include "runtime/exchange/Inputs.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/Safetensors.h"
+#include "codegen/plan/WitnessedRange.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Values.h"
 #include "llvm/ADT/StringExtras.h"
@@ -20,7 +21,7 @@ namespace {
 /// Binds symbols to the sizes of one request's inputs.
 class SymbolBinder {
 public:
-  SymbolBinder(const plan::Signature &signature, bool sizesAlone);
+  SymbolBinder(const plan::Signature &signature, BindOptions options);
   Error checkInput(size_t index, const at::Tensor &tensor);
   /// Compares sizes that are expressions of symbols with the values of these.
   Error checkExpressions(llvm::ArrayRef<at::Tensor> inputs) const;
@@ -32,7 +33,7 @@ private:
   Error mismatch(size_t index, const at::Tensor &tensor, const Twine &remedy) const;
 
   const plan::Signature &signature;
-  const bool sizesAlone;
+  const BindOptions options;
   std::vector<std::string> names;
   /// 0: not bound yet.
   std::vector<int64_t> sizes;
@@ -42,8 +43,8 @@ private:
 
 } // namespace
 
-SymbolBinder::SymbolBinder(const plan::Signature &signature, bool sizesAlone)
-    : signature(signature), sizesAlone(sizesAlone), sizes(signature.symbols.size()),
+SymbolBinder::SymbolBinder(const plan::Signature &signature, BindOptions options)
+    : signature(signature), options(options), sizes(signature.symbols.size()),
       boundBy(signature.symbols.size()) {
   for (const auto &symbol : signature.symbols)
     names.push_back(symbol->name);
@@ -63,6 +64,13 @@ Error SymbolBinder::bind(size_t index, const at::Tensor &tensor, size_t dim, uin
     return mismatch(index, tensor,
                     names[symbol] + " must be a multiple of " + Twine(multiple) +
                         "; the model runs at no other size");
+  const auto witnessed = plan::witnessedRange(*signature.symbols[symbol]);
+  if (witnessed && !options.beyondWitnesses && !witnessed->contains(size))
+    return llvm::createStringError("input " + signature.inputs[index]->name + ": dimension " + Twine(dim) +
+                                   " (" + names[symbol] + ") is " + Twine(size) + ", expected " +
+                                   witnessed->str() +
+                                   ", where the trace was compared with the module; --beyond-witnesses "
+                                   "(SessionOptions::beyondWitnesses) runs it all the same");
   if (sizes[symbol] == 0) {
     sizes[symbol] = size;
     boundBy[symbol] = index;
@@ -79,7 +87,8 @@ Error SymbolBinder::checkInput(size_t index, const at::Tensor &tensor) {
   if (!tensor.defined())
     return llvm::createStringError("input " + input.name + ": found no tensor, expected " +
                                    describe(*input.type, names));
-  if (!(tensor.device().is_cpu() || (sizesAlone && tensor.is_meta())) || tensor.layout() != c10::kStrided)
+  if (!(tensor.device().is_cpu() || (options.sizesAlone && tensor.is_meta())) ||
+      tensor.layout() != c10::kStrided)
     return mismatch(index, tensor, "it must be a dense tensor on the CPU, and is " + tensor.toString());
   if (dtypeOf(tensor.scalar_type()) != input.type->dtype)
     return mismatch(index, tensor, "convert it to " + plan::nameOf(input.type->dtype));
@@ -119,11 +128,11 @@ static std::string describeInputs(const plan::Signature &signature) {
 }
 
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
-                                                 llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone) {
+                                                 llvm::ArrayRef<at::Tensor> inputs, BindOptions options) {
   if (inputs.size() != signature.inputs.size())
     return llvm::createStringError("signature " + signature.name + ": found " + Twine(inputs.size()) +
                                    " inputs, expected " + describeInputs(signature));
-  SymbolBinder binder(signature, sizesAlone);
+  SymbolBinder binder(signature, options);
   for (size_t index = 0; index < inputs.size(); ++index)
     if (Error error = binder.checkInput(index, inputs[index]))
       return error;

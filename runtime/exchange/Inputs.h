@@ -11,11 +11,18 @@
 
 namespace cleave::runtime {
 
+struct BindOptions {
+  /// Tensors may also be on the device `meta`.
+  bool sizesAlone = false;
+  /// Accept sizes at which the trace was not compared with the module (SessionOptions::beyondWitnesses).
+  bool beyondWitnesses = false;
+};
+
 /// The sizes of a signature's symbols, from `inputs`. Fails where the inputs do not match the signature:
-/// their number, a dtype, a number of dimensions, a fixed size, a size that contradicts another use of its
-/// symbol, or a tensor that is not on the CPU. With `sizesAlone` tensors may also be on the device `meta`.
+/// their number, a dtype, a number of dimensions, a fixed size, a size outside the range that a symbol has or
+/// that contradicts another use of it, or a tensor that is not on the CPU.
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
-                                                 llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone = false);
+                                                 llvm::ArrayRef<at::Tensor> inputs, BindOptions options = {});
 
 /// The inputs as programs expect them: contiguous, not lazily conjugated, and each in a storage of its own.
 std::vector<at::Tensor> canonicalized(llvm::ArrayRef<at::Tensor> inputs);

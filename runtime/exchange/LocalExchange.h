@@ -34,7 +34,10 @@ public:
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
   void sendOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
   bool receivesOutputs(uint32_t) const override { return false; }
+  bool sendsOutputs(uint32_t) const override { return false; }
   std::vector<Output> receiveOutputs(uint32_t, const Microbatches &) override { return {}; }
+  void sendCaptured(uint32_t, std::vector<c10::IValue> &) override {}
+  std::vector<c10::IValue> receiveCaptured(uint32_t) override { return {}; }
   std::string awaited(uint32_t rank) const override;
 
 private:

@@ -6,12 +6,13 @@
 
 namespace cleave::runtime {
 
-Microbatches::Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes)
-    : signature(signature), samples(signature.batch >= 0 ? sizes[signature.batch] : 0) {
+Microbatches::Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> given)
+    : signature(signature), sizes(std::move(given)),
+      samples(signature.batch >= 0 ? sizes[signature.batch] : 0) {
   for (const auto &output : signature.outputs)
     isSum.push_back(output->merge == plan::OutputMerge::Sum);
   const auto microbatches = uint32_t(wanted > 1 ? std::min<int64_t>(wanted, samples) : 1);
-  symbolSizes.assign(microbatches, std::move(sizes));
+  symbolSizes.assign(microbatches, sizes);
   for (uint32_t microbatch = 0; microbatches > 1 && microbatch < microbatches; ++microbatch) {
     auto [begin, end] = samplesOf(microbatch);
     symbolSizes[microbatch][signature.batch] = end - begin;
@@ -22,10 +23,11 @@ std::pair<int64_t, int64_t> Microbatches::samplesOf(uint32_t microbatch) const {
   return plan::samplesOf(samples, count(), microbatch);
 }
 
-at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
+at::Tensor Microbatches::partOf(const plan::TensorType &type, uint32_t microbatch,
+                                const at::Tensor &whole) const {
   if (count() == 1)
     return whole;
-  auto dim = plan::batchDimension(*signature.inputs[leaf]->type, signature.batch);
+  auto dim = plan::batchDimension(type, signature.batch);
   if (!dim)
     return whole;
   auto [begin, end] = samplesOf(microbatch);

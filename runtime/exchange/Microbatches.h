@@ -27,9 +27,15 @@ public:
   std::pair<int64_t, int64_t> samplesOf(uint32_t microbatch) const;
   /// By symbol: its size within one micro-batch.
   llvm::ArrayRef<int64_t> symbols(uint32_t microbatch) const { return symbolSizes[microbatch]; }
+  /// By symbol: its size in the whole request.
+  llvm::ArrayRef<int64_t> wholeSymbols() const { return sizes; }
   /// The part of `whole`, leaf `leaf` of the inputs, that a micro-batch reads. Contiguous; `whole` itself if
   /// it has no batch dimension.
-  at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
+  at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
+    return partOf(*signature.inputs[leaf]->type, microbatch, whole);
+  }
+  /// The same for a value of another type of the signature.
+  at::Tensor partOf(const plan::TensorType &type, uint32_t microbatch, const at::Tensor &whole) const;
   /// True if leaf `leaf` of the outputs is made of the parts that micro-batches give: rows of the batch, or
   /// terms of a sum. Otherwise all micro-batches make the same value.
   bool joins(size_t leaf) const { return batchDimOf(leaf).has_value() || sums(leaf); }
@@ -53,6 +59,8 @@ private:
   bool sums(size_t leaf) const { return count() > 1 && isSum[leaf]; }
 
   const plan::Signature &signature;
+  /// By symbol.
+  const std::vector<int64_t> sizes;
   const int64_t samples;
   /// By output: whether it is a sum over the micro-batches.
   std::vector<bool> isSum;

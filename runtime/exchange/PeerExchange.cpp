@@ -154,6 +154,20 @@ void PeerExchange::sendOutputs(uint32_t signature, const Microbatches &microbatc
     senders.at({target, Tag::Outputs}).send(values);
 }
 
+void PeerExchange::sendCaptured(uint32_t signature, std::vector<c10::IValue> &values) {
+  const uint32_t target = outputRank(signature);
+  auto [sender, isNew] = capturedSenders.try_emplace(target, membership.transport(), target, Tag::Captured);
+  sender->second.send(values);
+}
+
+std::vector<c10::IValue> PeerExchange::receiveCaptured(uint32_t rank) {
+  auto [receiver, isNew] = capturedReceivers.try_emplace(rank, membership.transport(), rank, Tag::Captured,
+                                                         account, limitsOfCaptured(plan));
+  std::vector<c10::IValue> values;
+  receiver->second.take(values);
+  return values;
+}
+
 bool PeerExchange::receivesOutputs(uint32_t signature) const {
   if (membership.rank() != outputRank(signature))
     return false;

@@ -35,7 +35,10 @@ public:
   void sendOutputs(uint32_t signature, const Microbatches &microbatches,
                    std::vector<at::Tensor> &outputs) override;
   bool receivesOutputs(uint32_t signature) const override;
+  bool sendsOutputs(uint32_t signature) const override { return membership.rank() != outputRank(signature); }
   std::vector<Output> receiveOutputs(uint32_t signature, const Microbatches &microbatches) override;
+  void sendCaptured(uint32_t signature, std::vector<c10::IValue> &values) override;
+  std::vector<c10::IValue> receiveCaptured(uint32_t rank) override;
   std::string awaited(uint32_t) const override;
 
 private:
@@ -63,6 +66,10 @@ private:
   /// By the other rank and the kind of values. Made in the constructor.
   std::map<std::pair<uint32_t, Tag>, Sender> senders;
   std::map<std::pair<uint32_t, Tag>, Receiver> receivers;
+  /// For captured values, by the other rank, made when they are first used. The senders belong to the thread
+  /// of the rank, the receivers to the thread that takes outputs.
+  std::map<uint32_t, Sender> capturedSenders;
+  std::map<uint32_t, Receiver> capturedReceivers;
 };
 
 } // namespace cleave::runtime

@@ -69,6 +69,14 @@ SerializedLimits limitsOfOutputs(const plan::Plan &plan) {
   return most;
 }
 
+SerializedLimits limitsOfCaptured(const plan::Plan &plan) {
+  uint64_t parts = 1;
+  for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
+    parts = std::max(parts, plan::microbatchesOfAll(plan, scheduleOf(plan, signature)));
+  // Types may be unknown.
+  return {size_t(plan.capture_points.size() * parts), machineMemory()};
+}
+
 SerializedLimits limitsOfCommand(const plan::Plan &plan) {
   SerializedLimits most{0, 0};
   for (const auto &signature : plan.signatures) {
@@ -77,8 +85,11 @@ SerializedLimits limitsOfCommand(const plan::Plan &plan) {
       add(input->type.get(), limits);
     widen(most, limits);
   }
-  // The kind of the command, its signature and its sequence id.
-  most.values += 3;
+  // The kind of the command, its signature, its sequence id, and what it captures; then values for capture
+  // points.
+  most.values += kCommandWords + plan.capture_points.size();
+  if (!plan.capture_points.empty())
+    most.bytes = machineMemory();
   return most;
 }
 

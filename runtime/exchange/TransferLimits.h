@@ -17,6 +17,10 @@ namespace cleave::runtime {
 SerializedLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to);
 /// Limits of the outputs that one rank sends for one request.
 SerializedLimits limitsOfOutputs(const plan::Plan &plan);
+/// Limits of the captured values that one rank sends for one request.
+SerializedLimits limitsOfCaptured(const plan::Plan &plan);
+/// Values of a command before its inputs (CommandChannel).
+inline constexpr size_t kCommandWords = 6;
 /// Limits of a command of rank 0.
 SerializedLimits limitsOfCommand(const plan::Plan &plan);
 

@@ -4,6 +4,7 @@
 
 #include "runtime/comm/Communicator.h"
 #include "runtime/executor/RequestStates.h"
+#include "runtime/executor/Tap.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <array>
 #include <atomic>
@@ -25,6 +26,8 @@ struct ExecutionContext {
   MicrobatchSlice part = {};
   /// The run throws at the first instruction whose results have a NaN.
   bool refusesNan = false;
+  /// Null where the request reads and replaces no values of modules.
+  const Taps *taps = nullptr;
 };
 
 } // namespace cleave::runtime

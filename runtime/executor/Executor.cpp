@@ -108,8 +108,11 @@ void Executor::run(const ExecutionContext &given, std::vector<IValue> &outputs) 
   bindSizes();
   if (types)
     checkInputTypes();
-  runBlock(code->main());
   outputs.clear();
+  if (!context->taps)
+    runBlock(code->main());
+  else if (!runWithTaps())
+    return clear();
   for (Operand operand : code->outputs())
     outputs.push_back(take(operand));
   clear();
@@ -137,21 +140,40 @@ void Executor::bindSizes() {
   }
 }
 
+void Executor::step(const LoadedInstruction &instruction) {
+  TORCH_CHECK(!context->cancelled.load(std::memory_order_relaxed), "the request was cancelled");
+  enter(&instruction);
+  {
+    Range range(profiler, *code, instruction);
+    execute(instruction);
+  }
+  if (types)
+    checkTypes(instruction.results);
+  if (context->refusesNan)
+    checkNan(instruction);
+  for (uint32_t slot : instruction.releases)
+    slots[slot] = IValue();
+  containers.sweep(slots);
+}
+
 void Executor::runBlock(const LoadedBlock &block) {
-  for (const LoadedInstruction &instruction : block.instructions) {
-    TORCH_CHECK(!context->cancelled.load(std::memory_order_relaxed), "the request was cancelled");
-    enter(&instruction);
-    {
-      Range range(profiler, *code, instruction);
-      execute(instruction);
-    }
-    if (types)
-      checkTypes(instruction.results);
-    if (context->refusesNan)
-      checkNan(instruction);
-    for (uint32_t slot : instruction.releases)
-      slots[slot] = IValue();
-    containers.sweep(slots);
+  for (const LoadedInstruction &instruction : block.instructions)
+    step(instruction);
+}
+
+bool Executor::runWithTaps() {
+  ArrayRef<Tap> left = context->taps->taps;
+  ArrayRef<LoadedInstruction> instructions = code->main().instructions;
+  // Instructions of the set-up count, too.
+  for (size_t done = program.setup;; ++done) {
+    for (; !left.empty() && left.front().after <= done; left = left.drop_front())
+      left.front().visit(slots[left.front().slot]);
+    if (done == context->taps->stopAfter)
+      return false;
+    if (instructions.empty())
+      return true;
+    step(instructions.front());
+    instructions = instructions.drop_front();
   }
 }
 

@@ -38,9 +38,9 @@ public:
   /// Sets input `index` of the next run.
   void setInput(size_t index, c10::IValue value);
 
-  /// Runs on the inputs set since the last run. Puts the program's results into `outputs`. Throws what an
-  /// operator throws. Once the run is cancelled, throws before the next instruction or loop iteration.
-  /// `position` then tells where.
+  /// Runs on the inputs set since the last run. Puts the program's results into `outputs`; none, if the
+  /// context's taps end the run. Throws what an operator throws. Once the run is cancelled, throws before the
+  /// next instruction or loop iteration. `position` then tells where.
   void run(const ExecutionContext &context, std::vector<c10::IValue> &outputs);
 
   /// Drops the values that an unfinished request has left in the slots.
@@ -74,6 +74,9 @@ private:
   void enter(const LoadedInstruction *instruction) { current.store(instruction, std::memory_order_relaxed); }
   void bindSizes();
   void runBlock(const LoadedBlock &block);
+  /// Runs the main block with the taps of the context. False if it has stopped before its end.
+  bool runWithTaps();
+  void step(const LoadedInstruction &instruction);
   void execute(const LoadedInstruction &instruction);
   void call(const LoadedInstruction &instruction);
   void callCollective(const LoadedInstruction &instruction);

@@ -64,9 +64,20 @@ void ProgramRun::execute(Request &request, const std::array<Communicator *, 2> &
   for (size_t input = 0; input < program.inputs.size(); ++input)
     if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
       state.inputs[input] = request.input(source.index, global);
-  const ExecutionContext context{request.microbatches.symbols(global), request.cancellation.flag(), groups,
-                                 &request.states, partOf(request, global), request.refusesNan};
-  if (graph)
+  const MicrobatchSlice part = partOf(request, global);
+  std::optional<Taps> taps;
+  if (request.captures && program.phase == plan::Phase::Forward)
+    taps = request.captures->tapsOf(program.stage, program.tp_rank, part, request.microbatches,
+                                    groups[size_t(plan::GroupKind::Tensor)], request.states);
+  const ExecutionContext context{request.microbatches.symbols(global),
+                                 request.cancellation.flag(),
+                                 groups,
+                                 &request.states,
+                                 part,
+                                 request.refusesNan,
+                                 taps ? &*taps : nullptr};
+  // A graph has no values between its operators.
+  if (graph && !taps)
     return graph->run(state.inputs, context, state.results);
   for (size_t input = 0; input < program.inputs.size(); ++input)
     executor->setInput(input, std::move(state.inputs[input]));
@@ -105,7 +116,7 @@ void ProgramRun::run(Request &request, const std::array<Communicator *, 2> &grou
   MicrobatchState &state = stateOf(microbatch);
   execute(request, groups, global, state);
   std::vector<c10::IValue> &results = state.results;
-  if (givesOutputs)
+  if (givesOutputs && !request.stops())
     for (Leaf leaf : leaves)
       request.addOutput(leaf.leaf, global, outputOf(request, global, leaf, results[leaf.result]));
   state.readersLeft = readers;

@@ -161,6 +161,8 @@ void Rank::execute(Request &request, uint32_t signature) {
     // ones. Reductions and updates are for all of them.
     if (resolved.microbatch >= request.microbatches.count() && !isOnce(resolved.action->kind))
       continue;
+    if (request.captures && request.captures->skips(*resolved.action))
+      continue;
     current.store(&resolved, std::memory_order_release);
     request.enter(index, *resolved.action, resolved.program);
     const TraceEvent::Clock::time_point begin = TraceEvent::Clock::now();
@@ -170,7 +172,7 @@ void Rank::execute(Request &request, uint32_t signature) {
   if (isGoing && !request.cancellation.isCancelled())
     attempt(request, part.actions.back(), [&] {
       synchronize(worker.device());
-      request.sendOutputs(signature);
+      request.sendOutputs(signature, index);
       return true;
     });
   current.store(nullptr, std::memory_order_release);

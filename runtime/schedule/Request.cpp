@@ -105,8 +105,20 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
   microbatches.addOutputOf(microbatch, leaf, tensor, room);
 }
 
-void Request::receiveOutputs(uint32_t signature) {
-  for (Output &output : exchange().receiveOutputs(signature, microbatches)) {
+void Request::sendOutputs(uint32_t signature, uint32_t rank) {
+  if (!stops())
+    exchange().sendOutputs(signature, microbatches, outputs);
+  if (captures && exchange().sendsOutputs(signature))
+    captures->sendTo(exchange(), rank);
+}
+
+void Request::receiveOutputs(uint32_t signature, uint32_t ownRank) {
+  std::vector<Output> received;
+  if (!stops() && exchange().receivesOutputs(signature))
+    received = exchange().receiveOutputs(signature, microbatches);
+  if (captures)
+    captures->receiveFrom(exchange(), ownRank);
+  for (Output &output : received) {
     if (output.microbatch) {
       addOutput(output.leaf, *output.microbatch, output.tensor);
       continue;
@@ -122,6 +134,8 @@ void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
   // Includes outputs of other ranks: this one may have received them.
   for (const at::Tensor &output : outputs)
     stopAccounting(output, account);
+  if (captures)
+    captures->forEach([&](const at::Tensor &value) { stopAccounting(value, account); });
   if (rank)
     stateOf(*rank).left = true;
   if (--working == 0)
@@ -133,7 +147,7 @@ std::shared_ptr<Exchange> Request::end() {
   const bool hasSucceeded = cancellation.finish();
   if (!hasSucceeded && updates && onHalfUpdate)
     onHalfUpdate(cancellation.message());
-  hasSucceeded ? states.commit() : states.discard();
+  hasSucceeded && !stops() ? states.commit() : states.discard();
   if (hasSucceeded)
     admissions->recordEnd();
   admission.reset();

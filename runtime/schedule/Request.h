@@ -4,6 +4,7 @@
 
 #include "codegen/plan/Plan.h"
 #include "runtime/base/CancellationToken.h"
+#include "runtime/capture/RequestCaptures.h"
 #include "runtime/device/MemoryAccount.h"
 #include "runtime/device/Streams.h"
 #include "runtime/exchange/Exchange.h"
@@ -62,7 +63,11 @@ public:
   RequestStates states;
   /// See RequestOptions. Set before any rank has the request.
   bool refusesNan = false;
+  /// What the request reads and replaces; null for nothing. Set before any rank has the request.
+  std::shared_ptr<RequestCaptures> captures;
 
+  /// True if the request ends before its outputs are there (CaptureOptions::stopAfter).
+  bool stops() const { return captures && captures->stops(); }
   /// Leaf `leaf` of the inputs, as micro-batch `microbatch` reads it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {
     return microbatches.inputOf(microbatch, leaf, inputs[leaf]);
@@ -77,11 +82,11 @@ public:
   /// Adds a micro-batch's part of an output leaf. `microbatch` is an index among those of all data-parallel
   /// ranks. Copies from a GPU are asynchronous: they have completed after `synchronize`.
   void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
-  /// Sends the outputs of `signature` to the process that waits for them. Each rank calls it when it has done
-  /// its part.
-  void sendOutputs(uint32_t signature) { exchange().sendOutputs(signature, microbatches, outputs); }
-  /// Waits for outputs of other processes.
-  void receiveOutputs(uint32_t signature);
+  /// Sends the outputs of `signature`, and captured values, to the process that waits for them. Each rank
+  /// calls it when it has done its part.
+  void sendOutputs(uint32_t signature, uint32_t rank);
+  /// Waits for those of other processes than that of `ownRank`.
+  void receiveOutputs(uint32_t signature, uint32_t ownRank);
   /// Ends the part of `rank`, or of the thread that takes outputs. The outputs are not counted in its
   /// `account` any more. The last part ends the request.
   void leave(std::optional<uint32_t> rank, MemoryAccount &account);

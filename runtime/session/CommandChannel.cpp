@@ -26,8 +26,9 @@ Error agreeOnCoordinator(Membership &membership, bool hasCoordinator) {
   return membership.broadcast("", 0).takeError();
 }
 
-// Layout of a command: kind, signature, sequence id, then each input: a tensor, or a tuple of dtype and sizes
-// if only the sizes are needed.
+// Layout of a command: kind, signature, sequence id, capture points that are read (a list), that are replaced
+// (a list), and after which the request stops (-1: none); then each input: a tensor, or a tuple of dtype and
+// sizes if only the sizes are needed; then the replacements.
 
 CommandChannel::CommandChannel(const plan::Plan &plan, Membership &membership, MemoryAccount &account)
     : plan(plan), membership(membership) {
@@ -60,28 +61,63 @@ static at::Tensor tensorOf(const IValue &value) {
   return at::empty(sizes, at::TensorOptions(dtype).device(at::kMeta));
 }
 
+static void addPoints(const ResolvedCaptures &captures, std::vector<IValue> &values) {
+  std::vector<int64_t> read, replaced;
+  for (const auto &point : captures.captured)
+    read.push_back(point.index);
+  for (const auto &replacement : captures.replacements)
+    replaced.push_back(replacement.point);
+  values.insert(values.end(), {read, replaced, captures.stopAfter ? int64_t(*captures.stopAfter) : -1});
+}
+
 Error CommandChannel::send(const Command &command) {
   return membership.waitFor("for the others to take up a request", [&] {
     for (auto &[rank, sender] : senders) {
       const bool reads = command.kind == Command::Kind::Run && readsInputs(plan, rank, command.signature);
       std::vector<IValue> values{int64_t(command.kind), int64_t(command.signature),
                                  int64_t(command.sequence)};
+      addPoints(command.captures, values);
       for (const at::Tensor &input : command.inputs)
         values.push_back(reads ? IValue(input) : sizesOf(input));
+      for (const auto &replacement : command.captures.replacements)
+        values.push_back(replacement.value);
       sender.send(values);
     }
   });
 }
 
+/// The captures of a command whose values are `values`. Takes the replacements from their end.
+static ResolvedCaptures capturesOf(const plan::Plan &plan, uint32_t signature,
+                                   llvm::ArrayRef<IValue> &values) {
+  auto pointOf = [&](int64_t index) {
+    TORCH_CHECK(index >= 0 && index < int64_t(plan.capture_points.size()) &&
+                    plan.capture_points[index]->signature == signature,
+                "found capture point ", index, ", expected one of the signature");
+    return uint32_t(index);
+  };
+  ResolvedCaptures captures;
+  for (int64_t index : values[3].toIntVector())
+    captures.captured.push_back({pointOf(index), ""});
+  const std::vector<int64_t> replaced = values[4].toIntVector();
+  if (const int64_t last = values[5].toInt(); last >= 0)
+    captures.stopAfter = pointOf(last);
+  TORCH_CHECK(values.size() - kCommandWords >= replaced.size(), "found fewer values than replacements");
+  for (auto [index, value] : llvm::zip(replaced, values.take_back(replaced.size())))
+    captures.replacements.push_back({pointOf(index), value.toTensor()});
+  values = values.drop_back(replaced.size());
+  return captures;
+}
+
 Command readCommand(const plan::Plan &plan, llvm::ArrayRef<IValue> values) {
-  TORCH_CHECK(values.size() >= 3, "found ", values.size(),
-              " values, expected a kind, a signature and a sequence id");
+  TORCH_CHECK(values.size() >= kCommandWords, "found ", values.size(),
+              " values, expected a kind, a signature, a sequence id and what is captured");
   const int64_t kind = values[0].toInt(), signature = values[1].toInt();
   TORCH_CHECK(kind >= 0 && kind <= int64_t(Command::Kind::End) && signature >= 0 &&
                   signature < int64_t(plan.signatures.size()),
               "found kind ", kind, " and signature ", signature, ", expected those of the plan");
   Command command{Command::Kind(kind), uint32_t(signature), uint64_t(values[2].toInt())};
-  for (const IValue &value : values.drop_front(3))
+  command.captures = capturesOf(plan, command.signature, values);
+  for (const IValue &value : values.drop_front(kCommandWords))
     command.inputs.push_back(tensorOf(value));
   return command;
 }

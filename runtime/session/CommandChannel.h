@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_SESSION_COMMANDCHANNEL_H
 
 #include "codegen/plan/Plan.h"
+#include "runtime/capture/RequestCaptures.h"
 #include "runtime/exchange/P2PChannel.h"
 #include "runtime/rendezvous/Membership.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -21,6 +22,8 @@ struct Command {
   uint32_t signature = 0;
   uint64_t sequence = 0;
   std::vector<at::Tensor> inputs = {};
+  /// Without hooks and names.
+  ResolvedCaptures captures = {};
 };
 
 /// Parses a command of rank 0. Throws if the values are not a command for the plan.

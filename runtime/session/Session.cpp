@@ -51,6 +51,13 @@ Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs
   return (*pending)->wait();
 }
 
+Expected<CapturedRequest> Session::capture(llvm::ArrayRef<at::Tensor> inputs, const CaptureOptions &options,
+                                           RequestOptions request) {
+  if (Error error = impl->checkMayCall())
+    return error;
+  return impl->reportingFailure([&] { return impl->capture(inputs, options, request); });
+}
+
 Error Session::resetState() {
   if (Error error = impl->checkMayCall())
     return error;

@@ -7,6 +7,7 @@
 #include "runtime/base/Launch.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/base/Trace.h"
+#include "runtime/capture/CaptureOptions.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -37,6 +38,9 @@ struct SessionOptions {
   /// Compare every tensor with the type that the plan predicts, and fail where they differ. Slow; checks
   /// shape inference.
   bool checkTypes = false;
+  /// Run requests of sizes at which the model's trace was not compared with the module that it was made from
+  /// (Symbol.witnessed_max), too. The trace may answer otherwise there. Must be the same in all processes.
+  bool beyondWitnesses = false;
   /// Maximum of requests under way; `start` waits while it is reached. 0: twice the number of ranks, plus
   /// two. Always one if the model keeps a state that has no rows for the batch.
   uint32_t maxInFlight = 0;
@@ -145,15 +149,22 @@ public:
   /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`; returns the
   /// leaves of `Signature.outputs`. Inputs are only read. They must not change until the result is there or,
   /// with several processes, until all processes have done their part (`barrier`). Fails on inputs that do
-  /// not match the signature (number, dtype, number of dimensions, a size that is fixed or contradicts
-  /// another use of its symbol). Fails with rank, stage and module path if an operator throws. With several
-  /// processes, those for which `needsInputs` is false may pass tensors on the device `meta`, and all but
-  /// `outputProcess` get undefined tensors.
+  /// not match the signature (number, dtype, number of dimensions, a size that is fixed, contradicts
+  /// another use of its symbol, or is not among those that were compared, see `beyondWitnesses`). Fails with
+  /// rank, stage and module path if an operator throws. With several processes, those for which `needsInputs`
+  /// is false may pass tensors on the device `meta`, and all but `outputProcess` get undefined tensors.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, RequestOptions options = {});
   /// As run, but returns before the result is there, so that requests are pipelined through the stages. Waits
   /// while `SessionOptions::maxInFlight` requests are under way, or one of the same sequence.
   llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs,
                                                  RequestOptions options = {});
+
+  /// Runs a request as `run` does, and reads, replaces or edits outputs of modules. Fails on names that no
+  /// capture point has, and on values that do not fit. A plan computes each value as it does without. With a
+  /// coordinator, hooks that are not whole are refused; without, all processes pass the same options, and
+  /// whole hooks are called in `outputProcess`.
+  llvm::Expected<CapturedRequest> capture(llvm::ArrayRef<at::Tensor> inputs, const CaptureOptions &options,
+                                          RequestOptions request = {});
 
   /// Waits for the requests under way, then resets the states of the session and of all sequences to the
   /// values that were saved with the model. A failed request leaves the states unchanged.

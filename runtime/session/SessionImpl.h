@@ -44,11 +44,22 @@ struct Session::Impl {
   bool isCoordinator() const { return commands && membership->rank() == 0; }
   /// Fails if only rank 0 may make this call.
   llvm::Error checkMayCall() const;
-  llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, RequestOptions request);
+  llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, RequestOptions request,
+                                                  ResolvedCaptures captures = {});
   /// Hands an admitted request to the other processes and to the ranks of this one.
   llvm::Expected<std::shared_ptr<Request>> begin(AdmissionController::Admission admission,
                                                  std::vector<at::Tensor> inputs, Microbatches microbatches,
-                                                 RequestOptions options);
+                                                 RequestOptions options,
+                                                 std::shared_ptr<RequestCaptures> captures);
+  llvm::Expected<CapturedRequest> capture(llvm::ArrayRef<at::Tensor> inputs, const CaptureOptions &options,
+                                          RequestOptions request);
+  /// One pass of a captured request.
+  llvm::Expected<CapturedRequest> captureOnce(llvm::ArrayRef<at::Tensor> inputs, ResolvedCaptures captures,
+                                              RequestOptions request);
+  /// What a whole hook gives in place of `value`, in all processes.
+  llvm::Expected<at::Tensor> callWholeHook(const Hook &hook, const std::string &name,
+                                           llvm::ArrayRef<NamedTensor> values, RequestOptions request,
+                                           int64_t batch);
   void post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects);
   /// Waits for outputs of other processes.
   void receiveOutputs(Request &request, uint32_t signature);

@@ -78,26 +78,35 @@ Error Session::Impl::checkSequence(RequestOptions request, int64_t batch) const 
 }
 
 Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tensor> inputs,
-                                                         RequestOptions options) {
+                                                         RequestOptions options, ResolvedCaptures resolved) {
   const uint32_t signature = options.signature;
   if (signature >= plan->signatures.size())
     return llvm::createStringError("found signature " + llvm::Twine(signature) + ", expected less than " +
                                    llvm::Twine(plan->signatures.size()));
   const RankSet &rankSet = rankSets[signature];
-  auto symbols = bindSymbols(*plan->signatures[signature], inputs, /*sizesAlone=*/!rankSet.readsInputs);
+  auto symbols =
+      bindSymbols(*plan->signatures[signature], inputs,
+                  {.sizesAlone = !rankSet.readsInputs, .beyondWitnesses = this->options.beyondWitnesses});
   if (!symbols)
     return symbols.takeError();
   std::vector<at::Tensor> leaves = canonicalized(inputs);
   Microbatches microbatches(*plan->signatures[signature],
                             plan::microbatchesOfAll(*plan, scheduleOf(*plan, signature)),
                             std::move(*symbols));
+  std::shared_ptr<RequestCaptures> captures;
+  if (!resolved.empty())
+    if (Error error =
+            RequestCaptures::create(*plan, signature, std::move(resolved), microbatches).moveInto(captures))
+      return error;
   auto admission = enter(options.sequence);
   if (!admission)
     return admission.takeError();
   if (Error error = checkSequence(options, microbatches.batch()))
     return error;
-  auto request = catching(
-      [&] { return begin(std::move(*admission), std::move(leaves), std::move(microbatches), options); });
+  auto request = catching([&] {
+    return begin(std::move(*admission), std::move(leaves), std::move(microbatches), options,
+                 std::move(captures));
+  });
   if (request || !membership)
     return request;
   // Other processes may have begun the request that this one cannot.
@@ -106,13 +115,19 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
 
 Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Admission admission,
                                                         std::vector<at::Tensor> inputs,
-                                                        Microbatches microbatches, RequestOptions options) {
+                                                        Microbatches microbatches, RequestOptions options,
+                                                        std::shared_ptr<RequestCaptures> captures) {
   const uint32_t signature = options.signature, count = microbatches.count();
   RequestStates view(states, options.sequence, rankSets[signature].usesSequences ? microbatches.batch() : 0);
-  const bool collects = peerExchange && peerExchange->receivesOutputs(signature);
+  const bool stops = captures && captures->stops();
+  const bool collects =
+      peerExchange &&
+      ((!stops && peerExchange->receivesOutputs(signature)) ||
+       (captures && !peerExchange->sendsOutputs(signature) && captures->readsElsewhere(membership->rank())));
   std::lock_guard lock(submission);
   if (isCoordinator())
-    if (Error error = commands->send({Command::Kind::Run, signature, options.sequence, inputs}))
+    if (Error error = commands->send({Command::Kind::Run, signature, options.sequence, inputs,
+                                      captures ? captures->options() : ResolvedCaptures()}))
       return error;
   auto request = std::make_shared<Request>(
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
@@ -123,6 +138,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
         closedReason->set("one failed while it changed weights, which may be half changed (" + message + ")");
       });
   request->refusesNan = options.refusesNan;
+  request->captures = std::move(captures);
   underWay.add(request);
   post(request, signature, collects);
   return request;
@@ -150,7 +166,7 @@ void Session::Impl::receiveOutputs(Request &request, uint32_t signature) {
   const std::string who = "rank " + std::to_string(membership->rank());
   if (!request.cancellation.isCancelled())
     try {
-      request.receiveOutputs(signature);
+      request.receiveOutputs(signature, membership->rank());
     } catch (const PeerLost &lost) {
       request.cancellation.cancelLost(lost.rank, who + " waited for outputs");
     } catch (const std::exception &exception) {
@@ -209,7 +225,8 @@ Error Session::Impl::serve() {
         return failAll(llvm::toString(std::move(error)));
       continue;
     }
-    auto request = submit(command->inputs, {command->signature, command->sequence});
+    auto request =
+        submit(command->inputs, {command->signature, command->sequence}, std::move(command->captures));
     if (!request)
       return failAll(llvm::toString(request.takeError()));
     begun.push_back(std::move(*request));

@@ -132,8 +132,8 @@ def test_not_a_traced_model(model, plan, write):
 # Files that cannot be read -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["model.pt", "model.inputs.safetensors", "machine.json", "model.plan/plan.fb",
-                                  "model.plan/rank-001.safetensors"])
+@pytest.mark.parametrize("name", ["model.pt", "model.inputs.safetensors", "model.witnesses.safetensors", "machine.json",
+                                  "model.plan/plan.fb", "model.plan/rank-001.safetensors"])
 def test_a_file_without_permission(model, plan, name):
     path = model.parent / name
     path.touch()

@@ -32,7 +32,7 @@ def traced(model, config, folder, *options):
     execute("cleave-trace", name, *(["--class", *class_name] if class_name else []), "--config", config, "--batch", 3, "--seq", 16,
             "--train", *options, "-o", folder / "model.pt")
     [fields] = cli.parse([name, "--config", config, "-o", "model.pt"]).config
-    module, _ = sources.load(name, sources.Options(config=fields, class_name=class_name[0] if class_name else None, batch=3,
+    module, *_ = sources.load(name, sources.Options(config=fields, class_name=class_name[0] if class_name else None, batch=3,
                                                    seq=16, seed=0, train=True))
     return module.train(), load_file(folder / "model.inputs.safetensors")
 

@@ -120,6 +120,112 @@ def test_recurrent_layers_take_parts_of_the_batch(layer, compiler):
         torch.testing.assert_close(tensor, wanted)
 
 
+class RepeatedHeads(nn.Module):
+    """Keys for several query heads each, of a fused projection that is unbound."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q = self.q(x).view(batch, length, 4, 2).transpose(1, 2)
+        k, v = self.kv(x).view(batch, length, 2, 2, 2).permute(2, 0, 3, 1, 4).unbind(0)
+        # A trace holds the first number as a tensor.
+        k, v = k.repeat_interleave(q.size(1) // k.size(1), dim=1), v.repeat_interleave(2, dim=-3)
+        return ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+class FromZeros(nn.Module):
+    """A recurrent layer, batch first, whose state is made with the batch."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.top = layer(8, 5, num_layers=2, batch_first=True), nn.Linear(5, 3)
+
+    def forward(self, x):
+        zeros = torch.zeros(2, x.size(0), 5)
+        state = (zeros, torch.zeros(2, x.size(0), 5)) if isinstance(self.layer, nn.LSTM) else zeros
+        return self.top(self.layer(x, state)[0][:, -1]), self.top(self.layer(x)[0])
+
+
+class ComplexRotary(nn.Module):
+    def forward(self, x):
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        angles = torch.outer(torch.arange(x.size(1)), torch.tensor([1.0, 0.1, 0.01, 0.001]))
+        return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
+class Fourier(nn.Module):
+    def forward(self, x):
+        spectrum = torch.fft.rfft(x, n=16)
+        correlated = torch.fft.irfft(spectrum * torch.conj(torch.fft.rfft(x.flip(-1), n=16)), n=16)
+        plane = torch.fft.irfft2(torch.fft.rfft2(x, dim=(1, 2)), s=(6, 8), dim=(1, 2))
+        mixed = torch.fft.fftshift(torch.fft.fft(torch.fft.fft(x), dim=1), dim=1).real
+        return correlated, plane, mixed + torch.fft.fftn(x, dim=(1, 2)).imag + torch.fft.fft2(x).abs()
+
+
+class Spectrogram(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(8))
+
+    def forward(self, x):
+        spectrum = torch.stft(x.flatten(1), 8, 2, 8, self.window, return_complex=True)
+        return torch.istft(spectrum * spectrum.abs().sigmoid(), 8, 2, 8, self.window, length=48), spectrum.abs()
+
+
+class Shuffles(nn.Module):
+    def forward(self, x):
+        image = x.reshape(-1, 8, 2, 3)
+        small = nn.functional.pixel_unshuffle(nn.functional.pixel_shuffle(image, 2), 2)
+        return small + torch.channel_shuffle(image, 2)
+
+
+class Windows(nn.Module):
+    def forward(self, x):
+        image = x.reshape(-1, 2, 4, 6)
+        columns = nn.functional.unfold(image, 2, stride=2)
+        return nn.functional.fold(columns.softmax(-1), (4, 6), 2, stride=2), image.unfold(2, 2, 2).unfold(3, 3, 3).mean(-1)
+
+
+class Buckets(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("edges", torch.linspace(-2, 2, 9))
+        self.table = nn.Embedding(10, 3)
+
+    def forward(self, x):
+        own = torch.searchsorted(x.sort(-1)[0], x.contiguous(), right=True)
+        return self.table(torch.bucketize(x, self.edges)), self.table(torch.searchsorted(self.edges, x)) + own.unsqueeze(-1)
+
+
+@pytest.mark.parametrize("module", [
+    RepeatedHeads(), FromZeros(nn.LSTM), FromZeros(nn.GRU), FromZeros(nn.RNN), ComplexRotary(), Fourier(), Spectrogram(), Shuffles(),
+    Windows(), Buckets(),
+], ids=lambda module: type(getattr(module, "layer", module)).__name__)
+def test_samples_that_do_not_mix_are_split(module, compiler):
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, 8)
+    with torch.no_grad():
+        traced, wanted = torch.jit.trace(module.eval(), x, check_trace=False), module(x)
+    found = compiler.run(traced, "--microbatches", "2", x=x)
+    outputs = [found[name] for name in sorted(found)]
+    for tensor, expected in zip(outputs, wanted if isinstance(wanted, tuple) else [wanted], strict=True):
+        torch.testing.assert_close(tensor, expected, atol=1e-5, rtol=1e-4)
+    assert cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()["microbatches"] == 2
+
+
+class MixesByFourier(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x, dim=0).real
+
+
+def test_transforms_over_the_batch_mix_it(compiler):
+    error = compiler.refuse(torch.jit.trace(MixesByFourier(), X), "--microbatches", "2", x=X)
+    assert "aten.fft_fft needs the whole of dimension batch" in error, error
+
+
 class Fixed(nn.Module):
     """Holds the traced batch in itself."""
 

@@ -6,7 +6,10 @@ from typing import List
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
+
+from conftest import cleave
 
 X = torch.linspace(-1, 1, 24).reshape(4, 6)
 
@@ -71,6 +74,12 @@ class SparseTensor(nn.Module):
         return torch.mm(x, self.table.to_dense())
 
 
+class QuantizedRows(QuantizedTensor):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.quantize_per_channel(torch.eye(6), torch.full((6,), 0.1), torch.zeros(6), 0, torch.qint8)
+
+
 class Complex128(nn.Module):
     def __init__(self):
         super().__init__()
@@ -123,7 +132,8 @@ class WritesUnsaid(Renormalizes):
     (ListOfUnknownLength, ["model.pt: ", "output is a Tensor[]"]),
     (ModuleOut, ["no forward method"]),
     (QuantizedTensor, ["model.pt: ", "table", "QInt8"]),
-    (SparseTensor, ["model.pt: ", "table", "Sparse"]),
+    (SparseTensor, ["model.pt: table is a tensor of dtype Float (Sparse), expected a dense one; store it as to_dense() gives it"]),
+    (QuantizedRows, ["model.pt: table is a quantized tensor of dtype QInt8, expected floats or integers"]),
     (Complex128, ["table", "complex128"]),
     (KeyOut, ["output", "dict key"]),
     (Wide, ["model.pt: it has 0 MB, and its weights would be 70368744 MB in a plan, 'table' the largest"]),
@@ -225,13 +235,35 @@ def save_tensor(path):
     write.write_end_of_file()
 
 
-@pytest.mark.parametrize("save", [save_state, save_pickled_module, save_exported, save_zip, save_tensor],
-                         ids=lambda save: save.__name__)
-def test_other_files_than_torchscript(compiler, save):
+def save_old_state(path):
+    torch.save(nn.Linear(6, 6).state_dict(), path, _use_new_zipfile_serialization=False)
+
+
+def save_weights(path):
+    save_file(nn.Linear(6, 6).state_dict(), path)
+
+
+@pytest.mark.parametrize("save, what", [
+    (save_state, "is a file of torch.save, "), (save_pickled_module, "is a file of torch.save, "),
+    (save_old_state, "is a file of torch.save, "), (save_weights, "is a safetensors file, "),
+    (save_exported, "is a torch.export archive (.pt2), "), (save_zip, ""), (save_tensor, ""),
+], ids=lambda value: getattr(value, "__name__", ""))
+def test_other_files_than_torchscript(compiler, save, what):
     compiler.save(NoWeights(), {"x": X})
     save(compiler.folder / "model.pt")
     error = compiler.refuse_saved()
-    assert error.startswith("error: model.pt: ") and "TorchScript" in error, error
+    assert error.startswith(f"error: model.pt: {what}") and "TorchScript" in error, error
+    assert not what or "trace" in error and "cleave-trace" in error, error
+
+
+def test_an_exported_program_is_named_without_inputs(compiler):
+    """Before anything else that is missing; also where a plan is compared with it."""
+    compiler.compile(nn.Linear(6, 6), input=X)
+    save_exported(compiler.folder / "model.pt2")
+    said = "error: model.pt2: is a torch.export archive (.pt2), expected TorchScript; .pt2 files cannot be compiled yet: "
+    assert cleave("compile", "model.pt2", "-o", "new.plan", cwd=compiler.folder, status=1).err.startswith(said)
+    assert cleave("verify", "model.plan", "--model", "model.pt2", cwd=compiler.folder, status=1).err.startswith(said)
+    assert not (compiler.folder / "new.plan").exists()
 
 
 def test_a_flipped_bit_anywhere(compiler):

@@ -1,5 +1,6 @@
 """What a compilation says of calls that it could not run, and of models that cannot run at all."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -32,9 +33,31 @@ def test_random_numbers_are_noted(compiler):
     assert "note: aten.randn_like in the model itself draws random numbers: every run gives others" in result.out, result.out
 
 
-def test_why_random_numbers_differ_from_the_original(compiler):
-    error = compiler.refuse(Draws(), "--verify", x=X)
-    assert "(it draws random numbers, others in every run; compile it without --verify); no plan was written" in error, error
+SAYS_SO = "and the model draws random numbers (aten.{}), others in every run, so that no two runs are the same; trace it without " \
+    "them (dropout: after .eval()), or use it unverified"
+
+
+@pytest.mark.parametrize("module, name, where", [
+    (Draws(), "x", "randn_like in the model itself"),
+    (nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).train(), "input", "dropout in 1"),
+], ids=["function", "dropout"])
+def test_why_random_numbers_differ_from_the_original(module, name, where, compiler):
+    error = compiler.refuse(torch.jit.trace(module, X, check_trace=False), "--verify", **{name: X})
+    assert SAYS_SO.format(where) + "; no plan was written" in error, error
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=compiler.folder)
+    done = cleave("verify", "model.plan", "--model", "model.pt", cwd=compiler.folder, status=1)
+    assert done.err.rstrip().endswith(SAYS_SO.format(where)), done.err
+
+
+class DrawsASize(nn.Module):
+    def forward(self, x):
+        return x[torch.rand(4) > 0.5]
+
+
+def test_random_sizes_are_told_as_such(compiler):
+    """Also where values cannot be compared at all."""
+    error = compiler.refuse(torch.jit.trace(DrawsASize(), X, check_trace=False), "--verify", x=X)
+    assert SAYS_SO.format("rand in the model itself") in error, error
 
 
 class Unheard(nn.Module):

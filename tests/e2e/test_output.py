@@ -83,7 +83,8 @@ def test_a_trace_leaves_nothing_else(tmp_path):
     (tmp_path / "linear.py").write_text(LINEAR)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     execute("cleave-trace", "linear.py:build", "-o", "m.pt", cwd=tmp_path, env=environment)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["linear.py", "m.inputs.safetensors", "m.outputs.safetensors", "m.pt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "linear.py", "m.inputs.safetensors", "m.outputs.safetensors", "m.pt", "m.witnesses.safetensors"]
 
 
 def test_a_limit_on_the_size_of_traces(tmp_path):

@@ -169,12 +169,13 @@ def test_verify_and_simulate_run_a_model_in_it_too(folder, act):
 
 @pytest.mark.parametrize("target", ["", "/secret"], ids=["a folder", "a file"])
 def test_links_that_came_with_a_model_lead_nowhere(folder, tmp_path_factory, target):
-    """Of names that the command line does not have: a preset's, and that of inputs beside the model."""
+    """Of names that the command line does not have: a preset's, and those of inputs and witnesses beside the model."""
     sent = tmp_path_factory.mktemp("sent")
     put(sent, AtLoad(f"{folder}/secret", READS))
     cleave("compile", "model.pt", "--input", "x:f32[8]", "--trust", "-o", "mine", cwd=sent)
     (sent / "cpu:4").symlink_to(f"{folder}{target}")
-    (sent / "model.inputs.safetensors").symlink_to(f"{folder}{target}")
+    for kind in ("inputs", "witnesses"):
+        (sent / f"model.{kind}.safetensors").symlink_to(f"{folder}{target}")
     for command in (("compile", "model.pt", "--input", "x:f32[8]", "--machine", "cpu:4", "--devices", 1, "-o", "new"),
                     ("verify", "mine", "--model", "model.pt")):
         assert cleave(*command, cwd=sent, status=1).err.rstrip().endswith(HINT)

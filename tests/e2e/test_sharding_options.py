@@ -27,14 +27,17 @@ def test_microbatches_give_the_same_bits(compiler):
 
 
 def test_captured_values_stay(tiny_model, tmp_path):
-    """Also those that are split: a plan over ranks has the points that one without has."""
+    """Also those that are split: a plan over ranks has the points that one without has, of the whole values."""
     model, pattern = tiny_model("gpt2"), "transformer.h.*.mlp.c_fc"
     points = []
     for mesh in ("pp=1", "tp=2"):
         cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "--capture-points", pattern, "--verify",
                "-o", tmp_path / "a.plan")
-        points.append(cleave("inspect", tmp_path / "a.plan", "--json").json()["capture_points"])
+        found = cleave("inspect", tmp_path / "a.plan", "--json").json()["capture_points"]
+        points.append([point for point in found if point["path"].endswith(".mlp.c_fc")])
     assert len(points[0]) == 4
+    assert {point.pop("split_dim") for point in points[0]} == {None}
+    assert {point.pop("split_dim") for point in points[1]} != {None}
     assert points[0] == points[1]
 
 

@@ -274,7 +274,7 @@ def trace(*arguments):
 
 
 def test_says_what_the_trace_fixes_and_leaves_out(module_file, tmp_path, capsys):
-    assert trace(f"{module_file}:noticed", "-o", tmp_path / "m.pt") == 0
+    assert trace(f"{module_file}:noticed", "-o", tmp_path / "m.pt", "--no-witnesses") == 0
     line = next(number for number, text in enumerate(MODULES.splitlines(), 1) if "x.sum() > 0" in text)
     stays = "stays as the example has it; script the module if it may change"
     assert capsys.readouterr().err.splitlines() == [
@@ -290,13 +290,13 @@ def test_says_what_the_trace_fixes_and_leaves_out(module_file, tmp_path, capsys)
 def test_warnings_of_training_name_the_same_places(module_file, tmp_path, capsys):
     warnings = []
     for option in ([], ["--train"]):
-        assert trace(f"{module_file}:noticed", "-o", tmp_path / "m.pt", "--json", *option) == 0
+        assert trace(f"{module_file}:noticed", "-o", tmp_path / "m.pt", "--json", "--no-witnesses", *option) == 0
         warnings.append(json.loads(capsys.readouterr().out)["warnings"])
     assert len(warnings[0]) == 3 and warnings[0] == warnings[1]
 
 
 def test_notes_are_in_the_report(module_file, tmp_path, capsys):
-    assert trace(f"{module_file}:library", "-o", tmp_path / "m.pt", "--json") == 0
+    assert trace(f"{module_file}:library", "-o", tmp_path / "m.pt", "--json", "--no-witnesses") == 0
     report = json.loads(capsys.readouterr().out)
     assert len(report["warnings"]) == 3 and len(report["notes"]) == 1
 
@@ -305,7 +305,7 @@ def test_few_warnings_are_printed(tmp_path, capsys):
     (tmp_path / "many.py").write_text(MODULES + "class Many(nn.Module):\n    def forward(self, x):\n"
                                       + "        x = x + int(x.sum())\n" * 9 + "        return x\n"
                                       "many = lambda: (Many().eval(), torch.ones(2))\n")
-    assert trace(f"{tmp_path / 'many.py'}:many", "-o", tmp_path / "m.pt") == 0
+    assert trace(f"{tmp_path / 'many.py'}:many", "-o", tmp_path / "m.pt", "--no-witnesses") == 0
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 6 and lines[-1] == "warning: and 4 more such warnings; --json has all"
 
@@ -658,7 +658,8 @@ def test_a_killed_run_leaves_nothing(module_file, tmp_path, number):
 def test_the_script_works_in_any_folder(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('the wrong torch')")
     execute("cleave-trace", "hf:gpt2-small", "--config", TINY["gpt2"], "--seq", 16, "-o", "m.pt", cwd=tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("m.*")) == ["m.inputs.safetensors", "m.outputs.safetensors", "m.pt"]
+    assert sorted(path.name for path in tmp_path.glob("m.*")) == [
+        "m.inputs.safetensors", "m.outputs.safetensors", "m.pt", "m.witnesses.safetensors"]
 
 
 def test_replaces_regular_files_only(tmp_path):

@@ -14,7 +14,7 @@ def trace(*arguments):
     ([], "expected a source and -o FILE"),
     (["hf:gpt2"], "expected a source and -o FILE"),
     (["hf:gpt2", "-o", ""], "expected a source and -o FILE"),
-    (["gpt2", "-o", "m.pt"], "no such source as gpt2, expected hf:NAME, torchvision:NAME or FILE.py:FUNCTION"),
+    (["gpt2", "-o", "m.pt"], "no such source as gpt2, expected hf:NAME, torchvision:NAME, FILE.py:FUNCTION or FILE.pt2"),
     (["hf:", "-o", "m.pt"], "no such source as hf:"),
     (["m.py", "-o", "m.pt"], "no such source as m.py"),
     (["m.py:", "-o", "m.pt"], "no such source as m.py:"),

@@ -143,7 +143,8 @@ def check(found, module, expected):
     report, weights = found
     losses, norms, rates = expected
     assert report["losses"] == pytest.approx(losses, rel=1e-4)
-    assert report["gradient_norms"] == pytest.approx(norms, rel=1e-3)
+    # Errors of 50 steps add up in the norms; other CPUs add in other orders.
+    assert report["gradient_norms"] == pytest.approx(norms, rel=2e-3)
     assert report["learning_rates"] == pytest.approx(rates, rel=1e-6)
     assert report["steps"] == len(losses) and report["skipped_steps"] == []
     parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}

@@ -2,6 +2,7 @@
 are as near to those of float32 as PyTorch's autocast is."""
 
 import copy
+import pathlib
 
 import pytest
 import torch
@@ -116,6 +117,8 @@ def test_gradients(model, tmp_path):
         assert 0 < (gradient - parameter.grad).norm() <= 0.03 * parameter.grad.norm(), name
 
 
+@pytest.mark.skipif("avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text(),
+                    reason="predicted for CPUs that multiply bfloat16; others hold copies in float32")
 @pytest.mark.parametrize("microbatches", [1, 2])
 def test_predicted_memory(microbatches, tmp_path):
     traced(Repeats, tmp_path)

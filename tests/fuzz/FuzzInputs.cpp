@@ -1,7 +1,7 @@
 //===- FuzzInputs.cpp - Small files and words from anyone -----------------===//
 //
-// A case is read as a safetensors file, as the header of one, and as options of `cleave compile`, a line
-// each. What passes is what it should be.
+// A case is read as a safetensors file, also of witnesses, as the header of one, as the description of
+// witnesses, and as options of `cleave compile`, a line each. What passes is what it should be.
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/SafetensorsHeader.h"
@@ -13,9 +13,13 @@
 #include "tools/driver/base/InputOptions.h"
 #include "tools/driver/base/Mesh.h"
 #include "tools/driver/base/PassPipeline.h"
+#include "tools/driver/witnesses/Projection.h"
+#include "tools/driver/witnesses/WitnessFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 #include <ATen/ATen.h>
 
 namespace cleave::fuzz {
@@ -38,6 +42,10 @@ dtype bf16
 batch 1
 )";
 static constexpr uint64_t kHeaderData = 32;
+static constexpr char kWitnesses[] = R"({"version": 1, "model": "42", "warnings": ["net.py:3: a length"],
+ "dimensions": [{"dims": [["x", 0]], "traced": 2, "min": 1, "max": 9223372036854775807, "divisible_by": 1,
+ "below": "", "above": "", "between": "", "where": "h.0"}],
+ "witnesses": [{"name": "traced", "inputs": {"x": "a"}, "outputs": {"y": "b", "z": "p"}}]})";
 
 /// A safetensors file with that header.
 static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
@@ -46,7 +54,48 @@ static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
   return file + header.str() + std::string(dataBytes, '\1');
 }
 
-std::vector<std::string> seeds() { return {kHeader, kOptions, fileOf(kHeader, kHeaderData)}; }
+/// A file of witnesses with that description, and the tensors that the seed names.
+static std::string witnessesOf(llvm::StringRef description) {
+  constexpr size_t kSamples = 8 * kProjectionSamples;
+  const size_t bytes = llvm::alignTo(description.size(), 8);
+  std::string header = "{", data = description.str() + std::string(bytes - description.size(), ' ');
+  auto add = [&](const char *name, const char *dtype, const char *shape, size_t size) {
+    header += llvm::formatv(R"("{0}": {{"dtype": "{1}", "shape": {2}, "data_offsets": [{3}, {4}]}, )", name,
+                            dtype, shape, data.size(), data.size() + size)
+                  .str();
+    data += std::string(size, '\1');
+  };
+  add("a", "F32", "[2, 3]", 24);
+  add("b", "I64", "[]", 8);
+  add("p.projection", "F64", "[]", 8);
+  add("p.samples", "F64", "[64]", kSamples);
+  add("p.largest", "F64", "[]", 8);
+  add("p.shape", "I64", "[1]", 8);
+  header +=
+      llvm::formatv(R"("description": {{"dtype": "U8", "shape": [{0}], "data_offsets": [0, {0}]})", bytes)
+          .str();
+  return fileOf(header + "}", 0) + data;
+}
+
+std::vector<std::string> seeds() {
+  return {kHeader, kOptions, fileOf(kHeader, kHeaderData), kWitnesses, witnessesOf(kWitnesses)};
+}
+
+/// What was read is within its limits.
+static void readWitnesses(const std::string &path) {
+  auto file = WitnessFile::read(path);
+  if (!file)
+    return noteOutcome(llvm::StringRef(toString(file.takeError())).split(": ").second);
+  noteOutcome("witnesses");
+  for (const WitnessedDimension &dimension : file->dimensions)
+    promise(dimension.range.contains(dimension.traced), "a range without the traced size");
+  for (const Witness &witness : file->witnesses)
+    for (const WitnessedOutput &output : witness.outputs)
+      promise(output.whole.defined() ||
+                  (output.samples.size() == kProjectionSamples && !output.sums.empty() &&
+                   (output.nonfinite.empty() || output.nonfinite.size() == output.sums.size())),
+              "an output without its numbers");
+}
 
 /// Reads every element of every tensor.
 static void readTensorFile(llvm::StringRef path) {
@@ -120,6 +169,9 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
   MemoryFile file(bytes), headed(bytesOf(fileOf(textOf(bytes), kHeaderData)));
   readTensorFile(file.path);
   readTensorFile(headed.path);
+  MemoryFile described(bytesOf(witnessesOf(textOf(bytes))));
+  readWitnesses(file.path);
+  readWitnesses(described.path);
   readOptions(textOf(bytes));
   return true;
 }

@@ -31,7 +31,7 @@ using llvm::StringRef;
 enum Target : uint8_t { Values, Commands, Group, Report = Group + 5, Trace, Description, Status, Targets };
 
 /// Values and bytes of a transfer.
-static constexpr SerializedLimits kLimits{4, 4096};
+static constexpr SerializedLimits kLimits{8, 4096};
 /// Each message is preceded by its length.
 static constexpr size_t kLengthBytes = 2;
 static constexpr uint32_t kRanks = 3;
@@ -115,12 +115,14 @@ std::vector<std::string> seeds() {
   dict.insert("a", at::ones({3}));
   const at::Tensor quantized = at::quantize_per_tensor(at::ones({2}), 0.5, 3, at::kQUInt8);
   const IValue sizes = c10::ivalue::Tuple::create({int64_t(at::kFloat), int64_t(4), int64_t(8)});
+  const c10::List<int64_t> none;
   std::vector<std::string> all = {
       sentAs(Values, {at::ones({2, 3}), int64_t(3), 2.5, std::string("text")}),
       sentAs(Values, {at::ones({8}).slice(0, 0, 8, 2), at::ones({1}).expand({9}), quantized, dict}),
       sentAs(Values, {c10::List<int64_t>({1, 2}), c10::Device("cpu"), true, IValue()}),
-      sentAs(Commands, {int64_t(0), int64_t(0), int64_t(0), at::ones({4, 8})}),
-      sentAs(Commands, {int64_t(0), int64_t(0), int64_t(0), sizes})};
+      sentAs(Commands, {int64_t(0), int64_t(0), int64_t(0), none, none, int64_t(-1), at::ones({4, 8})}),
+      sentAs(Commands, {int64_t(0), int64_t(0), int64_t(0), c10::List<int64_t>({0}), c10::List<int64_t>({0}),
+                        int64_t(0), sizes, at::ones({4, 8})})};
   for (int operation = 0; operation <= int(CollectiveOp::Broadcast); ++operation)
     all.push_back(groupSeed(CollectiveOp(operation)));
   auto text = [&](Target target, StringRef words) {

@@ -5,6 +5,7 @@
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/process/Supervised.h"
 #include "tools/cleave/text/Candidates.h"
+#include "tools/cleave/text/Wording.h"
 #include <memory>
 
 namespace cleave {
@@ -36,6 +37,9 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
     result["compared"] = llvm::json::Object{{"outputs", int64_t(report.comparedOutputs)},
                                             {"gradients", int64_t(report.comparedGradients)},
                                             {"weights", int64_t(report.comparedWeights)}};
+    result["witnesses"] = llvm::json::Array(report.witnesses);
+    result["witness_error"] = report.witnessError;
+    result["witness_allowed"] = report.witnessAllowed;
   }
   return result;
 }
@@ -70,6 +74,9 @@ static void printText(llvm::raw_ostream &out, const CompileOptions &options, con
   if (options.verify)
     out << llvm::formatv("same as the original: {0}largest error {1:e1}, allowed {2:e1}\n",
                          comparedText(report), report.error, report.allowedError);
+  if (!report.witnesses.empty())
+    out << llvm::formatv("same as the module at {0}: largest error {1:e1}, allowed {2:e1}\n",
+                         witnessesText(report.witnesses.size()), report.witnessError, report.witnessAllowed);
   for (const std::string &sizes : report.skipped)
     out << "note: not compared at " << plan::printable(sizes) << "\n";
   out << llvm::formatv("read {0:f1} s, passes {1:f1} s, shards {2:f1} s", report.readSeconds,
@@ -160,6 +167,8 @@ void addCompileCommand(CLI::App &app, Subcommand &chosen) {
   addDeviceMemoryOption(command, *deviceMemory, /*takesSeveral=*/false);
   auto gradients = std::make_shared<GivenGradients>();
   addGradientOptions(command, *gradients);
+  command->add_flag("--beyond-witnesses", options->beyondWitnesses,
+                    "Open sizes at which the trace was not found to equal the module, too");
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "

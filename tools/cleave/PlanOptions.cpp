@@ -3,6 +3,7 @@
 #include "partitioner/machine/Machine.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/text/Numbers.h"
+#include "tools/driver/base/FilesBeside.h"
 #include "tools/driver/base/InputOptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -88,9 +89,12 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
 }
 
 static void addModelOptions(CLI::App *command, CompileOptions &options) {
-  repeatable(command->add_option("--capture-points", options.capturePoints,
-                                 "Module paths to keep capturable, with * and ?"))
-      ->type_name("PATTERN");
+  CLI::Option *declared = repeatable(
+      command->add_option("--capture-points", options.capturePoints,
+                          "Module paths that no fused operator may hide from captures, with * and ?"));
+  declared->type_name("PATTERN");
+  command->add_flag("!--no-capture-points", options.observesModules, "Leave out where module outputs are")
+      ->excludes(declared);
   command->add_flag("!--no-idioms", options.rewriteIdioms,
                     "Keep sequences of operators that one operator could do");
   command
@@ -145,6 +149,7 @@ void addInputsFiles(llvm::ArrayRef<std::string> texts, Confinement &confinement)
 void addCompilationAccess(const CompileOptions &options, Confinement &confinement) {
   addInputsFiles(options.inputsFiles, confinement);
   confinement.files.push_back(options.shardFile);
+  confinement.files.push_back(witnessesBeside(options.model));
   // A file named like a preset is not what the option means.
   if (!Machine::preset(options.machine))
     confinement.files.push_back(options.machine);

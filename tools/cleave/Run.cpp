@@ -12,6 +12,7 @@
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/run/RankProcess.h"
 #include "tools/cleave/run/RequestStream.h"
+#include "tools/cleave/run/RunCapture.h"
 #include "tools/cleave/run/RunFiles.h"
 #include "tools/cleave/run/RunInputs.h"
 #include "tools/cleave/run/RunMeasurement.h"
@@ -37,6 +38,7 @@ struct RunOptions {
   RunFiles files;
   /// Name; empty: the first.
   std::string signature;
+  RunCapture capture;
   uint64_t repeat = 1;
   uint64_t timeoutSeconds = 30, loadTimeoutSeconds = 3600;
   std::string autocast;
@@ -76,8 +78,10 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, ui
   if (isStream)
     if (Error error = joinRequests(signature, outputs).moveInto(outputs.front()))
       return error;
-  for (auto [tensor, output] : llvm::zip(outputs.front(), signature.outputs))
-    named.push_back({output->name, tensor});
+  // A request that stops has none.
+  if (!outputs.front().empty())
+    for (auto [tensor, output] : llvm::zip(outputs.front(), signature.outputs))
+      named.push_back({output->name, tensor});
   return named;
 }
 
@@ -120,10 +124,18 @@ static std::string commonOptions(const RunOptions &options) {
     given += " --outputs";
   if (!options.files.trace.empty())
     given += " --trace";
+  for (const std::string &point : options.capture.points)
+    given += " --capture " + point;
+  if (!options.capture.stopAfter.empty())
+    given += " --stop-after " + options.capture.stopAfter;
+  if (!options.capture.replacements.empty())
+    given += " --replace";
   if (!options.autocast.empty())
     given += " --autocast " + options.autocast;
   if (options.session.tf32)
     given += " --tf32";
+  if (options.session.beyondWitnesses)
+    given += " --beyond-witnesses";
   if (options.session.checkTypes)
     given += " --check-types";
   return given;
@@ -186,18 +198,26 @@ static Error runSession(Session &session, const RunOptions &options, TraceSpool 
   // CUDA graphs are captured in the third request. A training step changes the weights.
   const bool trains = llvm::any_of(session.plan().weights, [](auto &weight) { return weight->trainable; });
   const int warmUps = trains ? 0 : options.session.cudaGraphs ? 3 : 1;
-  auto measurement = measure(session, signature, *inputs, options.repeat, warmUps, keepTrace);
-  if (!measurement)
-    return measurement.takeError();
-  auto outputs = nameOutputs(session, signature, options.stream, measurement->outputs);
+  CapturedRun run;
+  if (options.capture.isWanted()) {
+    if (Error error = capture(session, signature, inputs->front(), options.capture).moveInto(run))
+      return error;
+    if (Error error = keepTrace())
+      return error;
+  } else if (Error error = measure(session, signature, *inputs, options.repeat, warmUps, keepTrace)
+                               .moveInto(run.measurement)) {
+    return error;
+  }
+  auto outputs = nameOutputs(session, signature, options.stream, run.measurement.outputs);
   if (!outputs)
     return outputs.takeError();
+  llvm::append_range(*outputs, run.values);
   if (Error error = writeFiles(session, signature, options.files, spool, *outputs))
     return error;
   for (const runtime::DeviceStatistics &device : session.statistics())
     for (const std::string &stage : device.eager)
       llvm::errs() << "note: rank " << device.rank << " runs without a CUDA graph: " << stage << "\n";
-  return report(session, options, *measurement, *outputs,
+  return report(session, options, run.measurement, *outputs,
                 microbatchesOf(session.plan(), signature, inputs->front()));
 }
 
@@ -214,10 +234,11 @@ static Error run(RunOptions options) {
   auto spool = openSpool(options.files);
   if (!spool)
     return spool.takeError();
-  auto sandbox = RunSandbox::prepare(
-      options.sandbox,
-      {options.files.plan, {options.files.inputs}, {options.files.outputs, options.files.trace}},
-      options.session);
+  auto sandbox = RunSandbox::prepare(options.sandbox,
+                                     {options.files.plan,
+                                      {options.files.inputs, options.capture.replacements},
+                                      {options.files.outputs, options.files.trace}},
+                                     options.session);
   if (!sandbox)
     return sandbox.takeError();
   if (options.session.launch) {
@@ -279,6 +300,29 @@ static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
       ->type_name("N");
 }
 
+/// \param others  options that mean nothing for a single request.
+static void addCaptureOptions(CLI::App *command, RunCapture &capture, llvm::ArrayRef<CLI::Option *> others) {
+  CLI::Option *points =
+      repeatable(command->add_option("--capture", capture.points,
+                                     "Outputs of modules for --outputs, too, with * and ?; one request runs"))
+          ->needs(command->get_option("--outputs"))
+          ->type_name("PATTERN");
+  CLI::Option *stop = command
+                          ->add_option("--stop-after", capture.stopAfter,
+                                       "The module after which the request ends, without the model's outputs")
+                          ->check(notEmpty("a module"))
+                          ->type_name("MODULE");
+  CLI::Option *replace =
+      command
+          ->add_option("--replace", capture.replacements,
+                       "Values that take the place of outputs of modules, by name, a safetensors file")
+          ->check(notEmpty("a file"))
+          ->type_name("FILE");
+  for (CLI::Option *option : {points, stop, replace})
+    for (CLI::Option *other : others)
+      option->excludes(other);
+}
+
 void addRunCommand(CLI::App &app, Subcommand &chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App *command = app.add_subcommand("run", "Run a plan on inputs from a file");
@@ -298,8 +342,12 @@ void addRunCommand(CLI::App &app, Subcommand &chosen) {
       ->type_name("bf16|fp16");
   command->add_flag("--tf32", options->session.tf32, "Let GPUs multiply float32 in TF32");
   command->add_flag("--cuda-graphs", options->session.cudaGraphs, "Run stages on GPUs as CUDA graphs");
-  command->add_flag("--stream", options->stream,
-                    "Inputs and outputs have one more dimension in front: requests one after the other");
+  CLI::Option *stream =
+      command->add_flag("--stream", options->stream,
+                        "Inputs and outputs have one more dimension in front: requests one after the other");
+  addCaptureOptions(command, options->capture, {command->get_option("--repeat"), stream});
+  command->add_flag("--beyond-witnesses", options->session.beyondWitnesses,
+                    "Take sizes at which the trace was not compared with the module, too");
   command->add_flag("--check-types", options->session.checkTypes,
                     "Compare every value with the type that the plan predicts");
   command

@@ -6,7 +6,8 @@
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/Supervised.h"
 #include "tools/cleave/text/Numbers.h"
-#include "tools/driver/verify/VerifyInputs.h"
+#include "tools/cleave/text/Wording.h"
+#include "tools/driver/base/FilesBeside.h"
 #include "llvm/ADT/STLExtras.h"
 #include <memory>
 
@@ -29,6 +30,8 @@ static llvm::json::Object toJson(const VerifyReport::Compared &compared) {
     entry["signature"] = compared.signature;
   if (!compared.sizes.empty())
     entry["sizes"] = compared.sizes;
+  if (!compared.witness.empty())
+    entry["witness"] = compared.witness;
   if (compared.call)
     entry["call"] = compared.call;
   if (compared.isAgainstFloat64)
@@ -52,6 +55,8 @@ static llvm::json::Object toJson(const VerifyOptions &, const VerifyReport &repo
     result["gradients"] = listOf(report.gradients);
   if (!report.weights.empty())
     result["weights"] = listOf(report.weights);
+  if (!report.witnesses.empty())
+    result["witnesses"] = listOf(report.witnesses);
   if (!report.notes.empty())
     result["notes"] = llvm::json::Array(report.notes);
   return result;
@@ -63,6 +68,8 @@ static void printText(llvm::raw_ostream &out, const VerifyOptions &, const Verif
                          compared.ok ? "same" : "DIFFERENT", plan::printable(describe(kind, compared)),
                          compared.error, compared.allowed, compared.isAgainstFloat64 ? ", by float64" : "");
   });
+  if (!report.witnessNames.empty() && report.ok())
+    out << "same as the module at " << witnessesText(report.witnessNames.size()) << "\n";
   for (const std::string &sizes : report.skipped)
     out << "not compared at " << plan::printable(sizes) << "\n";
   for (const std::string &note : report.notes)
@@ -74,9 +81,10 @@ static llvm::Error runVerify(const VerifyOptions &options, const SupervisedOptio
   if (!report)
     return report.takeError();
   if (auto different = report->firstDifference())
-    return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
-                                   options.plan.c_str(), options.model.c_str(), different->name.c_str(),
-                                   different->error, different->allowed);
+    return llvm::createStringError("%s: differs from %s%s in %s: found an error of %g, allowed %g%s",
+                                   options.plan.c_str(), different->isFromWitness ? "the module of " : "",
+                                   options.model.c_str(), different->name.c_str(), different->error,
+                                   different->allowed, describeDraws(report->draws).c_str());
   return llvm::Error::success();
 }
 
@@ -123,6 +131,7 @@ void addVerifyCommand(CLI::App &app, Subcommand &chosen) {
     Confinement confinement = confine(options->model, *how);
     confinement.folders = {options->plan};
     confinement.files.push_back(inputsBeside(options->model));
+    confinement.files.push_back(witnessesBeside(options->model));
     addInputsFiles(options->inputsFiles, confinement);
     confinement.libraries = options->libraries;
     // A GPU's driver needs more access than a sandbox can grant.

@@ -14,6 +14,7 @@
 #include "tools/driver/base/UsageError.h"
 #include "tools/driver/search/MeshSearch.h"
 #include "tools/driver/search/RecomputeSearch.h"
+#include "tools/driver/witnesses/WitnessedSizes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -70,6 +71,7 @@ private:
   /// Set once the model has been read.
   std::optional<PlanMaker> maker;
   bool passesAccepted = false;
+  PlanWitnesses witnesses;
   std::unique_ptr<plan::Plan> plan;
   std::optional<plan::OutputDirectory> directory;
 };
@@ -123,6 +125,10 @@ llvm::Error Compilation::read() {
     chosen.microbatches = shape.dataParallelSize == 1 ? shape.microbatches : 0;
     if (auto error = readModel(chosen, context).moveInto(source))
       return error;
+    // Before the work.
+    if (options.writePlan)
+      if (auto error = PlanWitnesses::read(options, source).moveInto(witnesses))
+        return error;
     // A search reports its own progress.
     if (shape.search)
       silent.progress = nullptr;
@@ -300,6 +306,7 @@ llvm::Error Compilation::verifyPlan() {
   verification.model = options.model;
   verification.inputsFiles = options.inputsFiles;
   verification.useInputsBesideModel = false;
+  verification.useWitnesses = !options.beyondWitnesses;
   verification.libraries = options.libraries;
   // The original calls them, too.
   verification.allowedOperators = plan->operators;
@@ -314,26 +321,34 @@ llvm::Error Compilation::verifyPlan() {
   if (!verified)
     return verified.takeError();
   report.verifySeconds = secondsSince(start);
-  const bool isRandom = llvm::any_of(plan->notes, [](auto &note) { return note->kind == "random"; });
   if (auto different = verified->firstDifference())
     return llvm::createStringError(
-        "%s: the plan differs from the original in %s: found an error of %g, allowed "
-        "%g%s; no plan was written",
-        options.model.c_str(), different->name.c_str(), different->error, different->allowed,
-        isRandom ? " (it draws random numbers, others in every run; compile it without --verify)" : "");
-  verified->forEach([&](VerifyReport::Kind, const VerifyReport::Compared &compared) {
+        "%s: the plan differs from the %s in %s: found an error of %g, allowed %g%s; no plan was written",
+        options.model.c_str(), different->isFromWitness ? "module" : "original", different->name.c_str(),
+        different->error, different->allowed,
+        !verified->draws.empty() ? describeDraws(verified->draws).c_str()
+        : different->isFromWitness
+            ? " (the trace differs, too: it holds what the module decides as it runs; script that submodule)"
+            : "");
+  verified->forEach([&](VerifyReport::Kind kind, const VerifyReport::Compared &compared) {
+    const bool isWitness = kind == VerifyReport::Kind::Witness;
+    double &error = isWitness ? report.witnessError : report.error;
+    double &allowed = isWitness ? report.witnessAllowed : report.allowedError;
     // Integers and bools must be equal, so they say nothing about tolerances.
-    if (compared.allowed > 0 && compared.error * report.allowedError >= report.error * compared.allowed) {
-      report.error = compared.error;
-      report.allowedError = compared.allowed;
+    if (compared.allowed > 0 && compared.error * allowed >= error * compared.allowed) {
+      error = compared.error;
+      allowed = compared.allowed;
     }
   });
+  report.witnesses = verified->witnessNames;
   report.comparedOutputs = verified->outputs.size();
   report.comparedGradients = verified->gradients.size();
   report.comparedWeights = verified->weights.size();
   report.maxAbsError = verified->maxAbsError();
   report.skipped = verified->skipped;
-  llvm::append_range(report.notes, verified->notes);
+  // Some are the plan's own.
+  llvm::copy_if(verified->notes, std::back_inserter(report.notes),
+                [&](const std::string &note) { return !llvm::is_contained(report.notes, note); });
   return llvm::Error::success();
 }
 
@@ -398,6 +413,7 @@ llvm::Expected<CompileReport> Compilation::run() {
   if (auto error = split())
     return error;
   report.passSeconds = secondsSince(start);
+  witnesses.addTo(*plan);
   describe();
   if (directory)
     if (auto error = putInPlace())

@@ -28,6 +28,10 @@ struct CompileReport {
   double maxAbsError = 0, error = 0, allowedError = 0;
   /// Numbers of compared tensors, over all sizes and calls.
   size_t comparedOutputs = 0, comparedGradients = 0, comparedWeights = 0;
+  /// Sets of inputs to which the plan answers as the module that was traced, and error and limit of the
+  /// element that is nearest to its limit.
+  std::vector<std::string> witnesses;
+  double witnessError = 0, witnessAllowed = 0;
   /// Sizes at which nothing could be compared, and why.
   std::vector<std::string> skipped;
   /// Predicted time of the slowest stage over the mean.

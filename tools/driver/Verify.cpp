@@ -4,9 +4,11 @@
 #include "runtime/exchange/Inputs.h"
 #include "runtime/exchange/SignatureInputs.h"
 #include "runtime/session/Session.h"
+#include "tools/driver/base/FilesBeside.h"
 #include "tools/driver/base/InputOptions.h"
 #include "tools/driver/base/UsageError.h"
 #include "tools/driver/verify/PlanComparison.h"
+#include "tools/driver/witnesses/WitnessComparison.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace cleave {
@@ -120,9 +122,11 @@ static llvm::Expected<std::unique_ptr<PlanComparison>> comparisonOf(const Verify
   return makeOutputComparison(compared);
 }
 
+/// \param witnesses  may be null.
 static llvm::Error verifySignature(const VerifyOptions &options, runtime::Session &session, uint32_t index,
                                    const TorchScriptFile &file, llvm::ArrayRef<SignatureFile> files,
-                                   llvm::function_ref<void(double)> progress, VerifyReport &report) {
+                                   const WitnessFile *witnesses, llvm::function_ref<void(double)> progress,
+                                   VerifyReport &report) {
   const plan::Plan &plan = session.plan();
   const plan::Signature &signature = *plan.signatures[index];
   auto training = trainingOf(plan);
@@ -137,12 +141,30 @@ static llvm::Error verifySignature(const VerifyOptions &options, runtime::Sessio
   auto comparison = comparisonOf(options, {session, index, original}, std::move(*training), *inputs);
   if (!comparison)
     return comparison.takeError();
-  auto error = compareEverywhere(**comparison, signature, plan.signatures.size() > 1 ? signature.name : "",
-                                 *inputs, progress, report);
+  const std::string prefix = plan.signatures.size() > 1 ? signature.name : "";
+  auto error = compareEverywhere(**comparison, signature, prefix, *inputs, progress, report);
   // The next signature finds the model as it was saved.
   comparison->reset();
   original.resetState();
+  if (!error && witnesses)
+    return compareWithWitnesses(session, index, prefix, *witnesses, report);
   return error;
+}
+
+/// Where the plan draws random numbers; empty if it does not.
+static std::string drawsOf(const plan::Plan &plan) {
+  auto note = llvm::find_if(plan.notes, [](auto &one) { return one->kind == "random"; });
+  if (note == plan.notes.end())
+    return "";
+  return (*note)->op + " in " + ((*note)->module_path.empty() ? "the model itself" : (*note)->module_path);
+}
+
+/// An error of a comparison that random numbers may have caused says so.
+static llvm::Error withDraws(llvm::Error error, const std::string &draws) {
+  if (!error || draws.empty() || error.isA<UsageError>())
+    return error;
+  std::string text = llvm::toString(std::move(error));
+  return fail(llvm::StringRef(text).contains("random numbers") ? text : text + describeDraws(draws));
 }
 
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
@@ -182,18 +204,29 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
       return error;
     end = first + 1;
   }
+  FoundWitnesses witnesses;
+  if (options.useWitnesses)
+    if (auto error = findWitnesses(options.model, file->serializationId).moveInto(witnesses))
+      return error;
   try {
     VerifyReport report;
+    report.draws = drawsOf(plan);
+    for (const std::string *note : {&witnesses.missing, &witnesses.foreign})
+      if (!note->empty())
+        report.notes.push_back(*note);
     for (uint32_t index = first; index < end; ++index) {
       auto compared = [&](double done) {
         progress("comparing with the original", (index - first + done) / (end - first));
       };
-      if (auto error = verifySignature(options, **session, index, *file, *files, compared, report))
+      if (auto error =
+              withDraws(verifySignature(options, **session, index, *file, *files,
+                                        witnesses.file ? &*witnesses.file : nullptr, compared, report),
+                        report.draws))
         return error;
     }
     return report;
   } catch (const std::exception &e) {
-    return fail(options.model + ": " + llvm::StringRef(e.what()).split('\n').first);
+    return withDraws(fail(options.model + ": " + llvm::StringRef(e.what()).split('\n').first), drawsOf(plan));
   }
 }
 

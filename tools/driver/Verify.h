@@ -19,6 +19,9 @@ struct VerifyOptions {
   /// generated inputs.
   std::vector<std::string> inputsFiles;
   bool useInputsBesideModel = true;
+  /// Compare also with what the module answered that was traced, which cleave-trace has written beside the
+  /// model (docs/witnesses.md).
+  bool useWitnesses = true;
   /// Name of the signature to verify; empty: all of them.
   std::string signature;
   /// The loss of a plan with gradients, as GradientOptions::loss.
@@ -50,6 +53,9 @@ struct VerifyOptions {
 /// three steps are, with torch::optim: losses, gradient norms, gradients of the first step, weights.
 /// tools/driver/verify/GradientTolerance.h defines the tolerances. Both are refused if the model draws
 /// random numbers, as dropout does.
+///
+/// A plan that only infers is also compared with what the module answered that was traced, at the sizes and
+/// values that cleave-trace has kept (VerifyReport::witnesses). Without such a file, a note says so.
 ///
 /// A difference is not an error: the report tells. Fails if the original or the plan cannot be run on the
 /// inputs, if the plan fails at other sizes where the original succeeds, or if the plan is of another model.

@@ -36,8 +36,8 @@ def parse():
 
 def load(options):
     """The (module, inputs by name) that cleave-trace would trace."""
-    module, example = sources.load(options.source,
-                                   sources.Options(options.config, None, options.batch, options.seq, seed=0))
+    module, example, _ = sources.load(options.source,
+                                      sources.Options(options.config, None, options.batch, options.seq, seed=0))
     return module.eval(), example
 
 

@@ -6,12 +6,15 @@
 // CHECK-NOT: cleave.tp
 // CHECK-NOT: cleave.weight_sharding
 // FOUR-LABEL: func.func @forward({{.*}}cleave.tp = 4
-// FOUR-NEXT: cleave.param "w" {cleave.weight_sharding = #cleave.weight_sharding<style = "replicate">, role = "parameter"}
-func.func @forward(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {
+// FOUR: cleave.param "wide" {{.*}}<style = "colwise"
+// FOUR: cleave.param "w" {cleave.weight_sharding = #cleave.weight_sharding<style = "replicate">, role = "parameter"}
+func.func @forward(%x: tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x8xf32>) {
+  %wide = cleave.param "wide" {role = "parameter"} : tensor<8x3xf32>
   %w = cleave.param "w" {role = "parameter"} : tensor<3x3xf32>
   %none = cleave.constant(unit) : none
   %0 = aten.linear(%x, %w, %none) : (tensor<4x3xf32>, tensor<3x3xf32>, none) -> tensor<4x3xf32>
-  return %0 : tensor<4x3xf32>
+  %1 = aten.linear(%0, %wide, %none) : (tensor<4x3xf32>, tensor<8x3xf32>, none) -> tensor<4x8xf32>
+  return %0, %1 : tensor<4x3xf32>, tensor<4x8xf32>
 }
 
 // -----

@@ -30,3 +30,15 @@ func.func @fails_at_the_example(%x: tensor<5xf32>) -> !cleave.tensor {
   %0 = aten.view(%x, %sizes) : (tensor<5xf32>, !cleave.list<i64>) -> !cleave.tensor
   return %0 : !cleave.tensor
 }
+
+// -----
+
+// The input that comes there is named.
+func.func @fails_on_an_input(%x: tensor<2x5xf32> {cleave.name = "x"}, %y: tensor<3xf32> {cleave.name = "y"}) -> !cleave.tensor {
+  %weight = cleave.param "weight" {role = "parameter"} : tensor<4x6xf32>
+  %none = cleave.constant(unit) : none
+  %0 = aten.relu(%x) : (tensor<2x5xf32>) -> !cleave.tensor
+  // expected-error @below {{aten.linear fails on the example inputs (mat1 and mat2 shapes cannot be multiplied (2x5 and 6x4)), where x is 2x5; give inputs that the model takes}}
+  %1 = aten.linear(%0, %weight, %none) : (!cleave.tensor, tensor<4x6xf32>, none) -> !cleave.tensor
+  return %1 : !cleave.tensor
+}

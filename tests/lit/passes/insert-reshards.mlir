@@ -46,11 +46,10 @@ func.func @whole(%x: tensor<4x6xf32>, %c: i1) -> (!cleave.tensor, tensor<4x8xf32
 
 // -----
 
-// Who captures a module's output gets all of it; others take their part as it was.
+// Who captures a module's output puts it together from what ranks have, which others take as it was.
 // CHECK-LABEL: func.func @captured
 // CHECK: %[[H:.*]] = aten.linear
-// CHECK-NEXT: %[[ALL:.*]] = cleave.reshard %[[H]] : (
-// CHECK-NEXT: cleave.boundary %[[ALL]] "up" output 0
+// CHECK-NEXT: cleave.observe %[[H]] "up" output 0 call 0 {declared}
 // CHECK-NEXT: aten.linear(%[[H]],
 func.func @captured(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
   %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
@@ -101,4 +100,33 @@ func.func @joined(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp =
   %2 = cleave.list(%0, %1) : (!cleave.tensor, !cleave.tensor) -> !cleave.list<!cleave.tensor>
   %3 = aten.cat(%2, %one) : (!cleave.list<!cleave.tensor>, i64) -> !cleave.tensor
   return %3 : !cleave.tensor
+}
+
+// -----
+
+// A value is observed before anybody gathers it, so that an edit reaches what is gathered.
+// CHECK-LABEL: func.func @observed
+// CHECK: %[[H:.*]] = aten.linear
+// CHECK-NEXT: cleave.observe %[[H]] "up" output 0 call 0
+// CHECK-NEXT: %[[ALL:.*]] = cleave.reshard %[[H]]
+// CHECK-NEXT: return %[[ALL]]
+func.func @observed(%x: tensor<4x6xf32>) -> tensor<4x9xf32> attributes {cleave.tp = 2 : i64} {
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
+  %none = cleave.constant(unit) : none
+  %0 = aten.linear(%x, %up, %none) : (tensor<4x6xf32>, tensor<9x6xf32>, none) -> tensor<4x9xf32>
+  cleave.observe %0 "up" output 0 call 0 : tensor<4x9xf32>
+  return %0 : tensor<4x9xf32>
+}
+
+// -----
+
+// What is declared is read only where others take the value that it is of.
+// CHECK-LABEL: func.func @beside
+// CHECK: cleave.observe %{{.*}} "up" output 0 call 0 {declared, read_only}
+func.func @beside(%x: tensor<4x6xf32>) -> (tensor<4x9xf32>, tensor<4x9xf32>) attributes {cleave.tp = 2 : i64} {
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
+  %none = cleave.constant(unit) : none
+  %0 = aten.linear(%x, %up, %none) : (tensor<4x6xf32>, tensor<9x6xf32>, none) -> tensor<4x9xf32>
+  %b = cleave.boundary %0 "up" output 0 : (tensor<4x9xf32>) -> tensor<4x9xf32>
+  return %b, %0 : tensor<4x9xf32>, tensor<4x9xf32>
 }

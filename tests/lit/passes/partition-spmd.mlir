@@ -183,3 +183,22 @@ func.func @mean(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2
   %1 = aten.mean.dim(%0, %last, %keep, %none) : (!cleave.tensor, !cleave.list<i64>, i1, none) -> !cleave.tensor
   return %1 : !cleave.tensor
 }
+
+// -----
+
+// Observes say what ranks have of the value: a part of each row, then all of the sum.
+// CHECK-LABEL: func.func @observed
+// CHECK: %[[H:.*]] = aten.linear
+// CHECK: cleave.observe %[[H]] "up" output 0 call 0 {shard = #cleave.sharding<1, [0, 4], [4, 5]>, whole = tensor<4x9xf32>} : !cleave.tensor
+// CHECK: %[[SUM:.*]] = spmd.all_reduce
+// CHECK: cleave.observe %[[SUM]] "down" output 0 call 0 : tensor<4x6xf32>
+func.func @observed(%x: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {cleave.tp = 2 : i64} {
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
+  %down = cleave.param "down" {role = "parameter"} : tensor<6x9xf32>
+  %none = cleave.constant(unit) : none
+  %0 = aten.linear(%x, %up, %none) : (tensor<4x6xf32>, tensor<9x6xf32>, none) -> tensor<4x9xf32>
+  cleave.observe %0 "up" output 0 call 0 : tensor<4x9xf32>
+  %1 = aten.linear(%0, %down, %none) : (tensor<4x9xf32>, tensor<6x9xf32>, none) -> tensor<4x6xf32>
+  cleave.observe %1 "down" output 0 call 0 : tensor<4x6xf32>
+  return %1 : tensor<4x6xf32>
+}

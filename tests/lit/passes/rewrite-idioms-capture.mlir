@@ -1,5 +1,6 @@
 // RUN: cleave-opt %s --strip-boundaries=keep=act.* --rewrite-idioms | FileCheck %s --check-prefix=KEPT
 // RUN: cleave-opt %s --strip-boundaries=keep=h.* --rewrite-idioms | FileCheck %s --check-prefix=STRIPPED
+// RUN: cleave-opt %s --strip-boundaries=observe=true --rewrite-idioms | FileCheck %s --check-prefix=OBSERVED
 // A module's output that was declared for capture ends an idiom; one that was not does not.
 
 // KEPT-LABEL: func.func @forward(
@@ -8,6 +9,10 @@
 // STRIPPED-LABEL: func.func @forward(
 // STRIPPED: aten.gelu
 // STRIPPED-NOT: aten.tanh
+// OBSERVED-LABEL: func.func @forward(
+// OBSERVED: aten.gelu
+// OBSERVED-NOT: aten.tanh
+// OBSERVED-NOT: cleave.observe
 func.func @forward(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %half = cleave.param "constants.0" {role = "constant", number = 0.5 : f64} : tensor<f64>
   %cubic = cleave.param "constants.1" {role = "constant", number = 0.044715 : f64} : tensor<f64>

@@ -104,6 +104,10 @@ void Interpreter::run(Operation &op) {
   } else if (auto boundary = dyn_cast<BoundaryOp>(op)) {
     found.captured[boundary.getPath().str()] = operands[0].toTensor();
     values[boundary] = operands[0];
+  } else if (auto observe = dyn_cast<ObserveOp>(op)) {
+    found.observed[observe.getPath().str()] = operands[0].toTensor();
+    if (edit)
+      values[observe.getValue()] = edit(observe, operands[0].toTensor());
   } else if (auto state = dyn_cast<ReadStateOp>(op)) {
     values[state] = operands[0];
   } else if (auto update = dyn_cast<WriteStateOp>(op)) {

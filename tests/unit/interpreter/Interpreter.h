@@ -19,6 +19,8 @@ struct RunResults {
   Tensors results;
   /// Of boundaries by path, of states by name.
   NamedTensors captured, states;
+  /// Of observes by path.
+  NamedTensors observed;
 };
 
 /// What an operator gives for these operands.
@@ -28,11 +30,14 @@ std::vector<c10::IValue> callOperator(OperatorOp op, std::vector<c10::IValue> op
 class Interpreter {
 public:
   using Call = std::function<std::vector<c10::IValue>(OperatorOp, std::vector<c10::IValue>)>;
+  /// What takes the place of an observed value.
+  using Edit = std::function<at::Tensor(ObserveOp, const at::Tensor &)>;
   /// \param rank  whose parts of weights are taken.
   /// \param callOf  calls operators.
+  /// \param edit  if given, later operations read what it gives for each observe.
   Interpreter(const NamedTensors &weights, const Tensors &inputs, unsigned rank = 0,
-              Call callOf = callOperator)
-      : weights(weights), inputs(inputs), rank(rank), callOf(std::move(callOf)) {}
+              Call callOf = callOperator, Edit edit = nullptr)
+      : weights(weights), inputs(inputs), rank(rank), callOf(std::move(callOf)), edit(std::move(edit)) {}
 
   /// Throws what an operator throws.
   RunResults run(mlir::func::FuncOp function);
@@ -50,6 +55,7 @@ private:
   const Tensors &inputs;
   const unsigned rank;
   const Call callOf;
+  const Edit edit;
   llvm::DenseMap<mlir::Value, c10::IValue> values;
   /// Of dynamic dimensions, as the inputs have them.
   llvm::StringMap<int64_t> sizes;

@@ -161,6 +161,13 @@ std::vector<Case> reductions() {
       {"aten.argsort", {x, "1", "false"}},
       {"aten.cumsum", {x, "1", "none"}},
       {"aten.cummax", {x, "1"}},
+      {"aten.cummin", {x, "1"}},
+      {"aten.logcumsumexp", {x, "-1"}},
+      {"aten.var_mean.correction", {x, "[1]", "1", "true"}},
+      {"aten.std_mean.dim", {x, "[0, 2]", "true", "false"}},
+      {"aten.nansum", {x, "[1]", "false", "none"}},
+      {"aten.kthvalue", {x, "2", "-1", "false"}},
+      {"aten.mode", {x, "1", "true"}},
       {"aten.layer_norm", {x, "[6]", "tensor<6xf32>", "tensor<6xf32>", "0.001", "true"}},
       {"aten.layer_norm", {x, "[5, 6]", "none", "none", "0.001", "true"}},
       {"aten._weight_norm", {x, "tensor<4x1x1xf32>", "0"}},
@@ -274,6 +281,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.constant_pad_nd", {"tensor<4x6xf32>", "[1, 2]", "0"}},
         Case{"aten.pad", {"tensor<4x6xf32>", "[1, 2, 0, 0]", "\"constant\"", "none"}},
         Case{"aten.swapaxes", {"tensor<4x5x6xf32>", "0", "-1"}},
+        Case{"aten.swapdims", {"tensor<4x5x6xf32>", "1", "2"}},
+        Case{"aten.movedim.int", {"tensor<4x5x6xf32>", "0", "-1"}},
+        Case{"aten.movedim.intlist", {"tensor<4x5x6x2xf32>", "[3, 0]", "[0, 2]"}},
+        Case{"aten.moveaxis.int", {"tensor<4x5x6xf32>", "2", "0"}},
         Case{"aten.diff", {"tensor<4x6xf32>", "1", "-1", "tensor<4x1xf32>", "none"}},
         Case{"aten.one_hot", {"tensor<4x6xi64>", "5"}},
         Case{"aten.broadcast_tensors", {"(tensor<4x6xf32>; tensor<6xf32>; tensor<4x1xf32>)"}},
@@ -283,17 +294,84 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Indexing, OperatorRulesTest,
-    testing::Values(Case{"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}},
-                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; tensor<3x2xi64>)"}},
-                    Case{"aten.index.Tensor",
-                         {"tensor<4x6x5xf32>", "(tensor<7x1xi64>; tensor<2xi64>; none)"}},
-                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(tensor<7xi64>; none; tensor<7xi64>)"}},
-                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; none; tensor<i64>)"}},
-                    Case{"aten.index_select", {"tensor<4x6x5xf32>", "1", "tensor<7xi64>"}},
-                    Case{"aten.gather", {"tensor<4x6x5xf32>", "1", "tensor<4x3x5xi64>", "false"}},
-                    Case{"aten.gather", {"tensor<4x6x5xf32>", "-1", "tensor<4x2x3xi64>", "false"}},
-                    Case{"aten.zeros", {"[4, 6]", "none", "none", "none", "none"}},
-                    Case{"aten.new_zeros", {"tensor<3xf32>", "[4, 6]", "none", "none", "none", "none"}}));
+    testing::Values(
+        Case{"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}},
+        Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; tensor<3x2xi64>)"}},
+        Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(tensor<7x1xi64>; tensor<2xi64>; none)"}},
+        Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(tensor<7xi64>; none; tensor<7xi64>)"}},
+        Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; none; tensor<i64>)"}},
+        Case{"aten.index_select", {"tensor<4x6x5xf32>", "1", "tensor<7xi64>"}},
+        Case{"aten.gather", {"tensor<4x6x5xf32>", "1", "tensor<4x3x5xi64>", "false"}},
+        Case{"aten.gather", {"tensor<4x6x5xf32>", "-1", "tensor<4x2x3xi64>", "false"}},
+        Case{"aten.scatter.src", {"tensor<4x6x5xf32>", "1", "tensor<4x3x5xi64>", "tensor<4x3x5xf32>"}},
+        Case{"aten.scatter.src", {"tensor<4x6x5xf32>", "-1", "tensor<4x2x3xi64>", "tensor<4x6x3xf32>"}},
+        Case{"aten.scatter.value", {"tensor<4x6xf32>", "1", "tensor<4x2xi64>", "0.5"}},
+        Case{"aten.scatter.reduce",
+             {"tensor<4x6xf32>", "0", "tensor<4x6xi64>", "tensor<4x6xf32>", "\"multiply\""}},
+        Case{"aten.scatter_add", {"tensor<4x6xf32>", "1", "tensor<4x2xi64>", "tensor<4x2xf32>"}},
+        Case{"aten.take_along_dim", {"tensor<4x6x5xf32>", "tensor<4x2x1xi64>", "1"}},
+        Case{"aten.take_along_dim", {"tensor<1x6x5xf32>", "tensor<4x2x5xi64>", "-2"}},
+        Case{"aten.zeros", {"[4, 6]", "none", "none", "none", "none"}},
+        Case{"aten.new_zeros", {"tensor<3xf32>", "[4, 6]", "none", "none", "none", "none"}}));
+
+std::vector<Case> signals() {
+  const std::string real = "tensor<4x5x6xf32>", complex = "tensor<4x5x6xcomplex<f32>>";
+  std::vector<Case> cases{
+      {"aten.fft_fft", {real, "none", "1", "none"}},
+      {"aten.fft_fft", {complex, "8", "-1", "\"ortho\""}},
+      {"aten.fft_ifft", {complex, "none", "0", "none"}},
+      {"aten.fft_rfft", {real, "none", "-1", "none"}},
+      {"aten.fft_rfft", {real, "9", "0", "none"}},
+      {"aten.fft_irfft", {complex, "none", "1", "\"forward\""}},
+      {"aten.fft_irfft", {complex, "7", "-1", "none"}},
+      {"aten.fft_hfft", {complex, "none", "-1", "none"}},
+      {"aten.fft_ihfft", {real, "none", "1", "none"}},
+      {"aten.fft_fft2", {real, "none", "[-2, -1]", "none"}},
+      {"aten.fft_rfft2", {real, "[4, 8]", "[1, 2]", "none"}},
+      {"aten.fft_irfft2", {complex, "none", "[0, 1]", "none"}},
+      {"aten.fft_fftn", {real, "none", "[1]", "none"}},
+      {"aten.fft_fftn", {real, "none", "none", "none"}},
+      {"aten.fft_ifftn", {complex, "[3]", "none", "none"}},
+      {"aten.fft_rfftn", {real, "[4, 4]", "none", "none"}},
+      {"aten.fft_irfftn", {complex, "none", "[1, 2]", "none"}},
+      {"aten._fft_r2c", {real, "[1]", "0", "true"}},
+      {"aten._fft_c2r", {complex, "[2]", "0", "10"}},
+      {"aten._fft_c2c", {complex, "[0, 2]", "0", "false"}},
+      {"aten.fft_fftshift", {real, "[1]"}},
+      {"aten.fft_ifftshift", {real, "none"}},
+      {"aten.stft", {"tensor<4x32xf32>", "8", "4", "8", "tensor<8xf32>", "false", "none", "true", "none"}},
+      {"aten.stft", {"tensor<32xf32>", "8", "4", "none", "tensor<8xf32>", "true", "true", "true", "none"}},
+      {"aten.stft.center",
+       {"tensor<4x32xf32>", "8", "none", "6", "tensor<6xf32>", "true", "\"reflect\"", "false", "false",
+        "false", "none"}},
+      {"aten.istft",
+       {"tensor<4x5x9xcomplex<f32>>", "8", "2", "none", "none", "true", "false", "none", "none", "false"}},
+      {"aten.istft",
+       {"tensor<5x9xcomplex<f32>>", "8", "2", "none", "none", "true", "false", "true", "12", "false"}},
+      {"aten.view_as_real", {complex}},
+      {"aten.view_as_complex", {"tensor<4x3x2xf32>"}},
+      {"aten.unfold", {"tensor<4x9x6xf32>", "1", "3", "2"}},
+      {"aten.unfold", {"tensor<4x9xf32>", "-1", "2", "1"}},
+      {"aten.im2col", {"tensor<4x3x6x5xf32>", "[2, 3]", "[1, 1]", "[1, 0]", "[2, 1]"}},
+      {"aten.im2col", {"tensor<3x6x5xf32>", "[2, 3]", "[1, 1]", "[1, 0]", "[2, 1]"}},
+      {"aten.col2im", {"tensor<4x18x12xf32>", "[6, 5]", "[2, 3]", "[1, 1]", "[1, 0]", "[2, 1]"}},
+      {"aten.col2im", {"tensor<18x12xf32>", "[6, 5]", "[2, 3]", "[1, 1]", "[1, 0]", "[2, 1]"}},
+      {"aten.channel_shuffle", {"tensor<4x6x5xf32>", "2"}},
+      {"aten.native_channel_shuffle", {"tensor<4x6x5x2xf32>", "3"}},
+      {"aten.pixel_shuffle", {"tensor<3x4x8x2x2xf32>", "2"}},
+      {"aten.pixel_shuffle", {"tensor<8x2x2xf32>", "2"}},
+      {"aten.pixel_unshuffle", {"tensor<3x2x6x4xf32>", "2"}},
+      {"aten.searchsorted.Tensor", {"tensor<4x6xf32>", "tensor<4x3xf32>", "false", "true", "none", "none"}},
+      {"aten.searchsorted.Tensor", {"tensor<6xf32>", "tensor<4x3xf32>", "true", "false", "none", "none"}},
+      {"aten.searchsorted.Tensor",
+       {"tensor<4x6xf32>", "tensor<4x3xf32>", "false", "false", "\"right\"", "tensor<4x6xi64>"}},
+      {"aten.bucketize.Tensor", {real, "tensor<5xf32>", "false", "false"}},
+  };
+  for (const char *name : {"conj", "_conj", "resolve_conj", "conj_physical", "_conj_physical"})
+    cases.push_back({"aten." + std::string(name), {complex}});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Signals, OperatorRulesTest, testing::ValuesIn(signals()));
 
 INSTANTIATE_TEST_SUITE_P(
     Windows, OperatorRulesTest,
@@ -351,6 +429,33 @@ TEST(OperatorRulesTest, SplitsWhatMattersMost) {
   RuleCheck embedding("aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"});
   EXPECT_EQ(embedding.count(FactorKind::PassThrough), 3u);
   EXPECT_EQ(embedding.count(FactorKind::Lookup), 1u);
+}
+
+TEST(OperatorRulesTest, SplitsDimensionsThatAreNotMixed) {
+  const std::pair<Case, unsigned> passing[] = {
+      {{"aten.fft_rfft", {"tensor<4x5x6xf32>", "none", "-1", "none"}}, 2},
+      {{"aten.fft_fft2", {"tensor<4x5x6xf32>", "none", "[-2, -1]", "none"}}, 1},
+      {{"aten.fft_fftn", {"tensor<4x5x6xf32>", "[4]", "none", "none"}}, 2},
+      {{"aten.fft_fftn", {"tensor<4x5x6xf32>", "none", "none", "none"}}, 0},
+      {{"aten.stft", {"tensor<4x32xf32>", "8", "4", "8", "tensor<8xf32>", "false", "none", "true", "none"}},
+       1},
+      {{"aten.istft",
+        {"tensor<4x5x9xcomplex<f32>>", "8", "2", "none", "none", "true", "false", "none", "none", "false"}},
+       1},
+      {{"aten.view_as_real", {"tensor<4x6xcomplex<f32>>"}}, 2},
+      {{"aten.view_as_complex", {"tensor<4x3x2xf32>"}}, 2},
+      {{"aten.unfold", {"tensor<4x9x6xf32>", "1", "3", "2"}}, 2},
+      {{"aten.im2col", {"tensor<4x3x6x5xf32>", "[2, 3]", "[1, 1]", "[1, 0]", "[2, 1]"}}, 2},
+      {{"aten.col2im", {"tensor<4x18x12xf32>", "[6, 5]", "[2, 3]", "[1, 1]", "[1, 0]", "[2, 1]"}}, 2},
+      {{"aten.channel_shuffle", {"tensor<4x6x5xf32>", "2"}}, 2},
+      {{"aten.pixel_shuffle", {"tensor<3x4x8x2x2xf32>", "2"}}, 2},
+      {{"aten.searchsorted.Tensor", {"tensor<4x6xf32>", "tensor<4x3xf32>", "false", "true", "none", "none"}},
+       2},
+      {{"aten.bucketize.Tensor", {"tensor<4x6xf32>", "tensor<5xf32>", "false", "false"}}, 2},
+      {{"aten.scatter.value", {"tensor<4x6xf32>", "1", "tensor<4x2xi64>", "0.5"}}, 1},
+      {{"aten.take_along_dim", {"tensor<4x6x5xf32>", "tensor<4x2x1xi64>", "1"}}, 3}};
+  for (const auto &[call, count] : passing)
+    EXPECT_EQ(RuleCheck(call.name, call.operands).count(FactorKind::PassThrough), count) << call.name;
 }
 
 TEST(OperatorRulesTest, HasNoRuleForDimensionsThatAreNot) {

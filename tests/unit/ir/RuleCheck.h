@@ -187,6 +187,8 @@ private:
 
   static void expectSame(const at::Tensor &wanted, const at::Tensor &found) {
     ASSERT_EQ(wanted.sizes(), found.sizes());
+    if (wanted.is_complex())
+      return expectSame(at::view_as_real(wanted.resolve_conj()), at::view_as_real(found.resolve_conj()));
     EXPECT_TRUE(at::allclose(wanted.to(at::kDouble), found.to(at::kDouble), 1e-4, 1e-5, /*equal_nan=*/true));
   }
 

@@ -208,6 +208,8 @@ static void addNoteAndCapturePoint(Plan &plan) {
   point->path = "layer0";
   point->slots.push_back(std::make_unique<CaptureSlot>());
   point->slots[0]->slot = 4;
+  point->slots[0]->after = 1;
+  point->type = std::make_unique<TensorType>();
   plan.capture_points.push_back(std::move(point));
 }
 

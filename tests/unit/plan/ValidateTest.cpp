@@ -150,6 +150,37 @@ TEST(ValidPlans, MaySplitTensors) {
   EXPECT_EQ(messageOf(validate(*plan)), "");
 }
 
+/// Gives the captured value's dimension `dim` these ranges on the first tp rank.
+static void captureRanges(Plan &plan, uint32_t dim, std::vector<int64_t> offsets,
+                          std::vector<int64_t> sizes) {
+  auto ranges = std::make_unique<DimRanges>();
+  ranges->dim = dim;
+  ranges->offsets = std::move(offsets);
+  ranges->sizes = std::move(sizes);
+  plan.capture_points[0]->slots[0]->ranges.push_back(std::move(ranges));
+}
+
+static void captureType(Plan &plan, std::vector<int64_t> shape) {
+  TensorType &type = *plan.capture_points[0]->type;
+  type.dtype = DType::Float;
+  type.ranked = true;
+  for (int64_t size : shape)
+    type.dims.push_back(std::make_unique<DimExpr>(constantDim(size)));
+}
+
+TEST(ValidPlans, MayCaptureParts) {
+  auto plan = makeTwoStagePlan();
+  splitTensors(*plan);
+  captureType(*plan, {3, 16});
+  auto &slots = plan->capture_points[0]->slots;
+  captureRanges(*plan, 1, {11}, {5});
+  slots[1]->ranges.swap(slots[0]->ranges);
+  captureRanges(*plan, 1, {0}, {11});
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+  slots[1]->ranges.clear();
+  EXPECT_NE(messageOf(validate(*plan)).find("its ranks split several dimensions"), std::string::npos);
+}
+
 static const Mutation kTables[] = {
     MUTATION("NoMesh", "mesh: it is missing", plan.mesh.reset()),
     MUTATION("EmptyAxis", "mesh: an axis has the size 0", plan.mesh->tp = 0),
@@ -178,6 +209,37 @@ static const Mutation kTables[] = {
              plan.capture_points[0]->slots[0]->slot = 6),
     MUTATION("CaptureStage", "capture point 'layer0': its program or slot",
              plan.capture_points[0]->stage = 2),
+    MUTATION("CaptureSignature", "capture point 'layer0': its program or slot",
+             plan.capture_points[0]->signature = 1),
+    MUTATION("CaptureType", "capture point 'layer0': its type is missing",
+             plan.capture_points[0]->type.reset()),
+    MUTATION("CaptureTwice", "capture point 'layer0': there are two of call 0",
+             plan.capture_points.push_back(copyOf(plan.capture_points[0]))),
+    MUTATION("CaptureBeforeItIsMade", "capture point 'layer0': slot 4 holds nothing after 0 instructions",
+             plan.capture_points[0]->slots[0]->after = 0),
+    MUTATION("CaptureReleased", "capture point 'layer0': slot 4 holds nothing after 2 instructions",
+             plan.capture_points[0]->slots[0]->after = 2),
+    MUTATION("CaptureBehindTheEnd", "capture point 'layer0': after 3 instructions, of a program of 2",
+             plan.capture_points[0]->slots[0]->after = 3),
+    MUTATION("CaptureOfABranch", "capture point 'layer0': slot 4 holds nothing after 1 instructions",
+             plan.capture_points[0]->stage = 1),
+    MUTATION("CaptureWritesAWeight", "capture point 'layer0': slot 1 can be written",
+             plan.capture_points[0]->slots[0]->slot = 1;
+             plan.capture_points[0]->writable = true),
+    MUTATION("CaptureWritesAnInput", "capture point 'layer0': slot 0 can be written",
+             plan.capture_points[0]->slots[0]->slot = 0;
+             plan.capture_points[0]->slots[0]->after = 0; plan.capture_points[0]->writable = true),
+    MUTATION("CaptureRangesOfNoDimension", "capture point 'layer0': the ranges of a dimension",
+             captureRanges(plan, 0, {0}, {3})),
+    MUTATION("CaptureOfPartOfADimension", "capture point 'layer0': index 6 of the dimension",
+             captureType(plan, {8, 16});
+             captureRanges(plan, 0, {0, 7}, {6, 1})),
+    MUTATION("CaptureOutsideOfADimension", "capture point 'layer0': a range leaves the tensor",
+             captureType(plan, {8, 16});
+             captureRanges(plan, 0, {0}, {9})),
+    MUTATION("CapturePartsOfSums", "capture point 'layer0': its ranks split several dimensions",
+             captureType(plan, {8, 16});
+             captureRanges(plan, 0, {0}, {8}); plan.capture_points[0]->partial = true),
 };
 
 static const Mutation kSignatures[] = {
@@ -199,6 +261,19 @@ static const Mutation kSignatures[] = {
              signature(plan).symbols[0]->traced = int64_t(1) << 62),
     MUTATION("MultipleOfZero", "symbol 'batch' of size 3 is said to be a multiple of 0",
              signature(plan).symbols[0]->divisible_by = 0),
+    MUTATION("WitnessedAboveTraced", "symbol 'batch': of size 3 is said to have been compared from 4 to 8",
+             signature(plan).symbols[0]->witnessed_min = 4, signature(plan).symbols[0]->witnessed_max = 8),
+    MUTATION("WitnessedBelowTraced", "symbol 'batch': of size 3 is said to have been compared from 1 to 2",
+             signature(plan).symbols[0]->witnessed_max = 2),
+    MUTATION("WitnessedAtNoMultiple",
+             "symbol 'batch': of size 3 is said to have been compared at multiples of 2",
+             signature(plan).symbols[0]->witnessed_max = 8,
+             signature(plan).symbols[0]->witnessed_divisible_by = 2),
+    MUTATION("WitnessedAtMultiplesOfZero", "said to have been compared at multiples of 0",
+             signature(plan).symbols[0]->witnessed_max = 8,
+             signature(plan).symbols[0]->witnessed_divisible_by = 0),
+    MUTATION("WitnessedWithoutEnd", "said to have been compared from 2 to 0",
+             signature(plan).symbols[0]->witnessed_min = 2),
     MUTATION("UnboundSymbol", "symbol 'seq' is no dimension of any input",
              signature(plan).symbols.push_back(std::make_unique<Symbol>());
              signature(plan).symbols[1]->name = "seq"),

@@ -279,6 +279,18 @@ TEST(InspectDot, TakesNamesAsText) {
   EXPECT_NE(text.find(R"(a<script>alert(\"1\")</script>&amp;lt;'\\N)"), std::string::npos) << text;
 }
 
+TEST(InspectText, ShowsSizesThatWereCompared) {
+  LoadedPlan loaded = load();
+  EXPECT_EQ(textOf(loaded).find("compared with the module"), std::string::npos);
+  EXPECT_EQ(pageOf(loaded).find("Compared with the module"), std::string::npos);
+  Symbol &symbol = *loaded.plan->signatures[0]->symbols[0];
+  symbol.witnessed_min = 2;
+  symbol.witnessed_max = 8;
+  EXPECT_NE(textOf(loaded).find("  traced with batch=3\n  compared with the module at batch 2 to 8\n"),
+            std::string::npos);
+  EXPECT_NE(pageOf(loaded).find("Compared with the module at batch 2 to 8"), std::string::npos);
+}
+
 TEST(InspectText, ShowsStagesSignaturesAndNotes) {
   EXPECT_EQ(textOf(load()), R"(two.plan
   mesh      pp=2 dp=1 tp=1, 2 devices

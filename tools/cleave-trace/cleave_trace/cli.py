@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 import traceback
 import warnings
 
@@ -19,9 +20,12 @@ EPILOG = """sources:
   torchvision:NAME  a model of torchvision, seeded random weights
   FILE.py:FUNCTION  FUNCTION() returns (module, example inputs): a tensor, a tuple of arguments or a
                     dictionary of keyword arguments, which may nest tuples, lists, dictionaries, None and scalars
+  FILE.pt2          what torch.export.save wrote, with its example inputs; loading it may run code that is in it
 
-beside NAME.pt, NAME.inputs.safetensors and NAME.outputs.safetensors are written. exit status: 0 done, 1 failed,
-2 wrong usage."""
+beside NAME.pt, NAME.inputs.safetensors, NAME.outputs.safetensors and NAME.witnesses.safetensors are written.
+exit status: 0 done, 1 failed, 2 wrong usage."""
+
+FILES = r".+\.(pt2|pt|pth|bin|ckpt|safetensors|onnx|gguf)"  # Of these, .pt2 can be traced; of the others it is said what they are.
 
 
 def main(argv=None):
@@ -101,18 +105,25 @@ def parse(argv):
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and inputs (0)")
     parser.add_argument("--train", action="store_true",
                         help="trace in training mode, with labels among the inputs of hf: where the model takes them")
+    parser.add_argument("--dynamic", action="append", default=[], metavar="NAME=DIM,…", type=named_dimensions,
+                        help="dimensions of an input to compare at other sizes; one name, one size; a number or _ stays")
+    parser.add_argument("--witness", action="append", default=[], metavar="FILE",
+                        help="a .safetensors file of inputs of your own to hold the trace to, several times")
+    parser.add_argument("--no-witnesses", action="store_true", help="do not compare at other sizes and with other values")
     parser.add_argument("--json", action="store_true", help="print one JSON object about what was written")
     parser.add_argument("--list", action="store_true", help="print the names that hf: and torchvision: know")
     parser.add_argument("--traceback", action="store_true", help="on failure, print where in Python it failed")
     options = parser.parse_all(argv)
     if not options.list and not (options.source and options.output):
         parser.error("expected a source and -o FILE")
-    if options.source and not re.fullmatch(r"(hf|torchvision):.+|.*\.py:\w+", options.source):
-        parser.error(f"no such source as {options.source}, expected hf:NAME, torchvision:NAME or FILE.py:FUNCTION")
+    if options.source and not re.fullmatch(r"(hf|torchvision):.+|.*\.py:\w+|" + FILES, options.source):
+        parser.error(f"no such source as {options.source}, expected hf:NAME, torchvision:NAME, FILE.py:FUNCTION or FILE.pt2")
     for name in ("config", "class_name", "batch", "seq"):
         if options.source and not is_library(options.source) and getattr(options, name):
             parser.error(f"--{name.removesuffix('_name')} belongs to hf: and torchvision:, {options.source} makes its "
                          "own module and inputs")
+    if options.no_witnesses and (options.dynamic or options.witness):
+        parser.error("--no-witnesses compares nothing, expected neither --dynamic nor --witness with it")
     options.batch, options.seq = options.batch or 4, options.seq or 128
     return options
 
@@ -130,6 +141,13 @@ def assignments(text):
             raise argparse.ArgumentTypeError(f"'{item}' is not K=V")
         found[key.strip()] = value.strip()
     return found
+
+
+def named_dimensions(text):
+    name, equals, dims = text.partition("=")
+    if not (name and equals and dims):
+        raise argparse.ArgumentTypeError(f'found "{text}", expected NAME=DIM,… such as input_ids=batch,seq')
+    return text
 
 
 def split(text):
@@ -153,9 +171,10 @@ def positive(text):
 def run(options):
     from cleave_trace import files, gradients, sources, tracing
 
+    begin = time.thread_time()
     files.check_writable(options.output)
     config = {key: value for fields in options.config for key, value in fields.items()}
-    module, example = sources.load(options.source, sources.Options(
+    module, example, given = sources.load(options.source, sources.Options(
         config=config, class_name=options.class_name, batch=options.batch, seq=options.seq, seed=options.seed,
         train=options.train))
     class_name, was_training = type(module).__name__, getattr(module, "training", options.train)
@@ -164,15 +183,25 @@ def run(options):
     module.train(options.train)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     trace = tracing.trace(module, example, options.seed, options.train)
+    witnesses = None if options.no_witnesses else witnesses_of(trace, options, time.thread_time() - begin)
     # What a library's model is made with is not the user's doing.
-    notes = []
+    notes = given
     if not is_library(options.source):
-        notes = [*([mode_note(options.train)] if was_training != options.train else []), *trace.notes]
-    model, inputs, outputs = map(str, files.write(trace, options.output))
+        notes += [*([mode_note(options.train)] if was_training != options.train else []), *trace.notes]
+    model, inputs, outputs, witnesses_file = map(str, files.write(trace, options.output, class_name, witnesses))
     return {"model": model, "class": class_name, "parameters": parameters,
             "inputs_file": inputs, "inputs": summary(trace.inputs),
             "outputs_file": outputs, "outputs": summary(trace.outputs), "scalars": trace.scalars,
-            "warnings": trace.warnings, "notes": notes}
+            **(witnesses.report(witnesses_file) if witnesses else {}),
+            "warnings": trace.warnings, "notes": [*notes, *(witnesses.notes if witnesses else [])]}
+
+
+def witnesses_of(trace, options, seconds):
+    """What is collected in about the time that loading and tracing took."""
+    from cleave_trace.witnesses import collect
+
+    seconds = min(max(collect.LEAST_SECONDS, seconds * 0.7), collect.MOST_SECONDS)
+    return collect.collect(trace, options.dynamic, options.witness, seconds)
 
 
 def mode_note(train):

@@ -1,4 +1,4 @@
-"""The three files of a trace, written whole or not at all."""
+"""The files of a trace, written whole or not at all."""
 
 import contextlib
 import os
@@ -15,10 +15,10 @@ from cleave_trace.errors import TraceError, one_line
 
 
 def paths(model_path):
-    """(model, inputs, outputs): gpt2.pt goes with gpt2.inputs.safetensors and gpt2.outputs.safetensors."""
+    """(model, inputs, outputs, witnesses): gpt2.pt goes with gpt2.inputs.safetensors and so on."""
     model_path = pathlib.Path(model_path)
     stem = model_path.with_suffix("") if model_path.suffix == ".pt" else model_path
-    return model_path, *(stem.with_name(f"{stem.name}.{kind}.safetensors") for kind in ("inputs", "outputs"))
+    return model_path, *(stem.with_name(f"{stem.name}.{kind}.safetensors") for kind in ("inputs", "outputs", "witnesses"))
 
 
 def check_writable(model_path):
@@ -37,21 +37,36 @@ def check_writable(model_path):
         raise TraceError(f"{model_path}: is there and no traced model, expected one to replace; choose another name")
 
 
-def write(trace, model_path):
-    """Writes model, inputs and outputs under temporary names beside `model_path`, then renames them, the model last."""
+def write(trace, model_path, class_name="", witnesses=None):
+    """Writes the files under temporary names beside `model_path`, then renames them, the model last.
+
+    Without `witnesses`, those of an earlier model go.
+    """
     check_space(trace, pathlib.Path(model_path).parent)
     with temporary_folder(pathlib.Path(model_path).parent) as folder:
         targets = paths(model_path)
         # The archive's folder is named after the file, so the file has its own name even here.
-        model, inputs, outputs = (folder / target.name for target in targets)
+        model, inputs, outputs, witnessed = (folder / target.name for target in targets)
         save_module(trace.module, model)
         inputs.write_bytes(save(storable(trace.inputs)))
         outputs.write_bytes(save(storable(trace.outputs)))
-        for path in (model, inputs, outputs):
+        if witnesses:
+            witnessed.write_bytes(save(witnesses.file(class_name, serialization_id(model))))
+        written = [path for path in (model, inputs, outputs, witnessed) if path.exists()]
+        for path in written:
             sync(path)
-        for path, target in reversed(list(zip((model, inputs, outputs), targets))):
+        if not witnesses:
+            targets[-1].unlink(missing_ok=True)
+        for path, target in reversed(list(zip(written, targets))):
             os.replace(path, target)
     return targets
+
+
+def serialization_id(model_path):
+    """The number that torch gave a saved module."""
+    with zipfile.ZipFile(model_path) as archive:
+        name = next((name for name in archive.namelist() if name.endswith("/.data/serialization_id")), None)
+        return archive.read(name).decode() if name else ""
 
 
 def check_space(trace, folder):

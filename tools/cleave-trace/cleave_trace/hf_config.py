@@ -5,6 +5,7 @@ import json
 
 from transformers import PreTrainedConfig
 
+from cleave_trace import hf_dependent
 from cleave_trace.errors import TraceError
 
 
@@ -17,6 +18,7 @@ def build(cls, fields):
 
 
 def arguments(default, fields):
+    """What the constructor takes for `fields` of the configuration `default`, and for those that follow from these."""
     nested = {}
     for name, text in fields.items():
         head, _, rest = name.partition(".")
@@ -26,7 +28,8 @@ def arguments(default, fields):
             nested.setdefault(key, {})[rest] = text
         else:
             nested[key] = text
-    return {key: value(default, key, text) for key, text in nested.items()}
+    given = {key: value(default, key, text) for key, text in nested.items()}
+    return given | hf_dependent.fields(default, given)
 
 
 def check_known(default, name):
@@ -37,13 +40,13 @@ def check_known(default, name):
 
 
 def value(default, key, text):
-    found = getattr(default, key)
+    found = hf_dependent.value_of(default, key)
     if isinstance(text, str):
         return parse(key, text, found)
     if not isinstance(found, PreTrainedConfig):
         raise TraceError(f"--config {key}.{next(iter(text))}: {key} has no fields of its own, expected a nested "
                          "configuration; set it whole")
-    return arguments(found, text)
+    return type(found)(**hf_dependent.differing(found) | arguments(found, text))
 
 
 def parse(name, text, default):

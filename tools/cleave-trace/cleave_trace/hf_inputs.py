@@ -64,7 +64,10 @@ def check_complete(model, arguments, found):
 
 
 def ids(config, shape, generator):
-    vocabulary = config.get_text_config().vocab_size
+    vocabulary = getattr(config.get_text_config(), "vocab_size", None)
+    if not isinstance(vocabulary, int):
+        raise TraceError(f"vocab_size: {type(config).__name__} has none, expected the number of tokens; set it with --config where "
+                         "the field is listed, or write a build() that makes the inputs")
     return torch.randint(FIRST_ID if vocabulary > FIRST_ID else 0, vocabulary, shape, generator=generator)
 
 

@@ -12,7 +12,7 @@ import transformers
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
-from cleave_trace import hf_config, hf_inputs
+from cleave_trace import hf_config, hf_inputs, hf_missing
 from cleave_trace.errors import TraceError
 
 transformers.logging.set_verbosity_error()
@@ -72,7 +72,7 @@ def build(name, options):
         raise TraceError(f"no such architecture in transformers {transformers.__version__}, expected one of --list "
                          f"or a folder{near}")
     config = hf_config.build(CONFIG_MAPPING[model_type], options.config)
-    return model_class(config, options.class_name)(config)
+    return hf_missing.build(model_class(config, options.class_name), config)
 
 
 def load_folder(folder, options):

@@ -1,4 +1,4 @@
-"""Where a model comes from: transformers, torchvision or a Python file."""
+"""Where a model comes from: transformers, torchvision, a Python file or a program of torch.export."""
 
 import dataclasses
 import importlib.util
@@ -6,8 +6,8 @@ import pathlib
 import sys
 
 import torch
-from torch import nn
 
+from cleave_trace import archives, exported, returned, weights
 from cleave_trace.errors import TraceError
 
 
@@ -22,22 +22,31 @@ class Options:
 
 
 def load(source, options):
-    """The (module, example inputs) that `source` names, its weights drawn from `options.seed`."""
+    """The (module, example inputs, notes) that `source` names, its weights drawn from `options.seed`."""
     torch.manual_seed(options.seed)
+    module, example, notes = find(source, options)
+    weights.check(module, example)
+    return module, example, notes
+
+
+def find(source, options):
     kind, _, name = source.partition(":")
     if kind == "hf":
         from cleave_trace import huggingface
 
-        return huggingface.load(name, options)
+        return *huggingface.load(name, options), []
     if kind == "torchvision":
         from cleave_trace import vision
 
-        return vision.load(name, options)
-    return from_python_file(source)
+        return *vision.load(name, options), []
+    if not kind.endswith(".py"):
+        archives.check_program(source)
+        return exported.from_file(source, options.train)
+    return returned.pair(from_python_file(source), options.train)
 
 
 def from_python_file(source):
-    """Calls `build` of `my_module.py:build`."""
+    """What `build` of `my_module.py:build` returns."""
     path, _, function = source.rpartition(":")
     path = pathlib.Path(path)
     if not path.is_file():
@@ -53,8 +62,4 @@ def from_python_file(source):
     if not callable(getattr(code, function, None)):
         raise TraceError(f"no function {function} in the file, expected one that returns (module, example inputs); "
                          "check its name")
-    built = getattr(code, function)()
-    if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module)):
-        raise TraceError(f"returned a {type(built).__name__}, expected (module, example inputs); "
-                         "return both from the function")
-    return built
+    return getattr(code, function)()

@@ -3,12 +3,14 @@
 import contextlib
 import copy
 import dataclasses
-import inspect
+import time
 
 import torch
 
-from cleave_trace import gradients, marking, notes, trees
+from cleave_trace import gradients, marking, notes, signatures, trees
+from cleave_trace.calls import Calls
 from cleave_trace.errors import TraceError, one_line
+from cleave_trace.state import Buffers, State
 
 # Of an output's largest value. A trace may take another kernel than the module (attention with a mask of ones, say), so
 # bits may differ; what this allows is far below what a wrongly fixed branch or size does to an answer.
@@ -25,6 +27,9 @@ class Trace:
     scalars: dict[str, str]  # what `cleave compile` needs besides, as --input NAME=VALUE, by path
     warnings: list[str]  # what the trace fixed, by place in the source
     notes: list[str]  # what it leaves out
+    expected: dict[str, torch.Tensor]  # what the module answers, by path
+    calls: Calls | None  # to call both with other inputs; None if the module keeps what it computes
+    call_seconds: float  # of one call of each
 
 
 @contextlib.contextmanager
@@ -52,24 +57,37 @@ def trace(module, example, seed=0, train=False):
         return pass_on(module, bound, seed, train)
     before = Snapshot(module, bound)
     restore_buffers = before.restore_buffers if train else lambda: None
-    with torch.set_grad_enabled(train):
-        expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
-    answered = trees.plain(expected)
+    state, begin = State(module), time.thread_time()
+
+    def call():
+        with torch.set_grad_enabled(train):
+            return answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
+
+    answered = trees.plain(call())
+    seconds = time.thread_time() - begin
     expected = copies(some_leaves(answered))
+    restore_buffers()
+    state = begin_anew(state, module, lambda: check_again(before, expected, call()))
     restore_buffers()
 
     inputs = marking.take_tensors_only(module, bound)
     marking.mark_outputs(module)
     values = tuple(inputs.values())
-    functions = marking.functions_inlined(gradients.check_function if train else None)
-    recorded = gradients.tracing_gradients() if train else contextlib.nullcontext()
-    with functions, no_fused_layers(), notes.fixed_values(module) as fixed, recorded:
-        script = answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
-                        "TorchScript cannot trace the module", seed)
+
+    def record(values):
+        functions = marking.functions_inlined(gradients.check_function if train else None)
+        with functions, no_fused_layers(), gradients.tracing_gradients() if train else contextlib.nullcontext():
+            return answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
+                          "TorchScript cannot trace the module", seed)
+
+    with notes.fixed_values(module) as fixed:
+        script = record(values)
     if train:
         gradients.check_script(script)
     restore_buffers()
+    begin = time.thread_time()
     found = answer(lambda: script(*values), "the trace fails on its example inputs", seed)
+    seconds += time.thread_time() - begin
     outputs = copies(trees.leaves(found, "output"))
     restore_buffers()
     try:
@@ -81,7 +99,33 @@ def trace(module, example, seed=0, train=False):
         raise
     scalars = trees.scalars(marking.named_arguments(bound))
     left_out = notes.left_out(trees.scalars(answered, "output"))
-    return Trace(script, trees.leaves(inputs), outputs, {}, fixed, [*notes.constants(scalars), *left_out])
+    calls = Calls(module, module, script, values, state, seed, train, record)
+    return Trace(script, trees.leaves(inputs), outputs, {}, fixed, [*notes.constants(scalars), *left_out],
+                 expected, calls, seconds)
+
+
+def begin_anew(state, module, check):
+    """Puts back what the first call left in Python, so that the trace does not find what it computed.
+
+    Returns the State to which all later calls return. `check` calls the module once more and refuses one that answers
+    otherwise then.
+    """
+    now = State(module)
+    if now.names_of_tensors() != state.names_of_tensors():
+        return now  # The call has made what the module needs.
+    if state.has_changed():
+        check()
+        state.restore_attributes()
+    return state
+
+
+def check_again(before, expected, answered):
+    found = copies(some_leaves(trees.plain(answered)))
+    try:
+        check_stateless(expected, found)
+    except TraceError:
+        before.check_unchanged()
+        raise
 
 
 def pass_on(module, bound, seed, train):
@@ -91,11 +135,29 @@ def pass_on(module, bound, seed, train):
     inputs = trees.leaves(marking.named_arguments(bound))
     tensors = iter([tensor.clone() for tensor in trees.leaves((bound.args, bound.kwargs)).values()])
     args, kwargs = trees.fill((bound.args, bound.kwargs), tensors)
-    called = copy.deepcopy(module)
-    answered = trees.plain(answer(lambda: called(*args, **kwargs), "the module fails on its example inputs", seed))
-    outputs = some_leaves(answered)
+    called, begin = copy.deepcopy(module), time.thread_time()
+    state = Buffers(called)
+
+    def call(args, kwargs):
+        return called(*args, **kwargs)
+
+    answered = trees.plain(answer(lambda: call(args, kwargs), "the module fails on its example inputs", seed))
+    seconds, outputs = time.thread_time() - begin, copies(some_leaves(answered))
+    calls = Calls(called, call, None, (bound.args, bound.kwargs), state, seed, train)
+    if not (train or state.is_same()) or not answers_again(calls, inputs, outputs):
+        calls = None
     return Trace(module, inputs, outputs, trees.scalars(marking.named_arguments(bound)), [],
-                 notes.left_out(trees.scalars(answered, "output")))
+                 notes.left_out(trees.scalars(answered, "output")), outputs, calls, seconds)
+
+
+def answers_again(calls, inputs, outputs):
+    """Whether a scripted module answers as before."""
+    calls.state.restore()
+    try:
+        check_stateless(outputs, calls.of_module(inputs))
+    except Exception:
+        return False
+    return True
 
 
 def some_leaves(answered):
@@ -164,7 +226,7 @@ def bind(module, example):
     else:
         raise TraceError(f"example inputs: a {type(example).__name__}, expected a tensor, a tuple of arguments or a "
                          "dictionary of keyword arguments; wrap it in a tuple")
-    signature = inspect.signature(module.forward)
+    signature = signatures.of(module)
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -260,6 +260,8 @@ void PageWriter::writeSignature(const Signature &signature) {
   });
   if (!signature.symbols.empty())
     html.leaf("p", "Traced with " + sizesText(signature, tracedSizes(signature)), {{"class", "caption"}});
+  if (const std::string sizes = witnessedText(signature); !sizes.empty())
+    html.leaf("p", "Compared with the module at " + sizes, {{"class", "caption"}});
 }
 
 void PageWriter::writeWeights() {

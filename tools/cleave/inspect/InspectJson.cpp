@@ -4,6 +4,7 @@
 #include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
+#include "codegen/plan/WitnessedRange.h"
 #include "ir/Schemas.h"
 #include "tools/cleave/inspect/Inspect.h"
 #include "tools/cleave/text/Candidates.h"
@@ -49,6 +50,12 @@ static json::Object describe(const Plan &plan, const Signature &signature, uint3
                         {"least", entry->min}};
     if (entry->max != Symbol().max)
       object["max"] = object["most"] = entry->max;
+    if (auto range = witnessedRange(*entry)) {
+      json::Object witnessed{{"min", range->min}, {"divisible_by", range->divisibleBy}};
+      if (range->max != WitnessedRange::kNoLimit)
+        witnessed["max"] = range->max;
+      object["witnessed"] = std::move(witnessed);
+    }
     return object;
   };
   auto input = [&](const auto &entry) {
@@ -247,6 +254,24 @@ static json::Array describeShardFiles(const Plan &plan) {
   });
 }
 
+static json::Array describeCapturePoints(const Plan &plan) {
+  return toArray(plan.capture_points, [&](const auto &point) {
+    const Signature &signature = *plan.signatures[point->signature];
+    const bool isSplit = llvm::any_of(point->slots, [](auto &slot) { return !slot->ranges.empty(); });
+    return json::Object{
+        {"path", point->path},
+        {"index", point->index},
+        {"call", point->call},
+        {"signature", signature.name},
+        {"stage", point->stage},
+        {"dtype", nameOf(point->type->dtype)},
+        {"shape", shapeOf(signature, *point->type)},
+        {"writable", point->writable},
+        {"partial", point->partial},
+        {"split_dim", isSplit ? json::Value(point->slots[0]->ranges[0]->dim) : json::Value(nullptr)}};
+  });
+}
+
 json::Object toJson(const LoadedPlan &loaded) {
   const Plan &plan = *loaded.plan;
   const Schedule &schedule = scheduleOf(plan, 0);
@@ -256,13 +281,6 @@ json::Object toJson(const LoadedPlan &loaded) {
   auto note = [](const auto &entry) {
     return json::Object{
         {"kind", entry->kind}, {"module_path", entry->module_path}, {"op", entry->op}, {"text", entry->text}};
-  };
-  auto capturePoint = [&](const auto &entry) {
-    return json::Object{{"path", entry->path},
-                        {"index", entry->index},
-                        {"call", entry->call},
-                        {"signature", plan.signatures[entry->signature]->name},
-                        {"stage", entry->stage}};
   };
   llvm::StringMap<int64_t> calls = countCalls(plan);
   int64_t numberOfCalls = 0;
@@ -301,7 +319,7 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"alternatives", toJson(plan.candidates)},
       {"calls", numberOfCalls},
       {"replicated_ops", describeReplicatedOps(plan, calls)},
-      {"capture_points", toArray(plan.capture_points, capturePoint)},
+      {"capture_points", describeCapturePoints(plan)},
       {"notes", toArray(plan.notes, note)},
       {"shard_files", describeShardFiles(plan)}};
 }

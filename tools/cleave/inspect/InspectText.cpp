@@ -98,6 +98,8 @@ static void printSignature(llvm::raw_ostream &stream, const Signature &signature
   table.print(stream, "  ");
   if (!signature.symbols.empty())
     stream << "  traced with " << sizesText(signature, tracedSizes(signature)) << "\n";
+  if (const std::string sizes = witnessedText(signature); !sizes.empty())
+    stream << "  compared with the module at " << sizes << "\n";
 }
 
 static void printTiedWeights(llvm::raw_ostream &stream, const Plan &plan) {

@@ -2,6 +2,7 @@
 #include "tools/cleave/text/Wording.h"
 #include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Safetensors.h"
+#include "codegen/plan/WitnessedRange.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -57,6 +58,18 @@ std::string sizesText(const Signature &signature, llvm::ArrayRef<int64_t> sizes)
   for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
     texts.push_back(formatv("{0}={1}", symbol->name, size));
   return llvm::join(texts, ", ");
+}
+
+std::string witnessedText(const Signature &signature) {
+  std::vector<std::string> texts;
+  for (const auto &symbol : signature.symbols)
+    if (auto range = witnessedRange(*symbol))
+      texts.push_back(symbol->name + " " + range->str());
+  return llvm::join(texts, ", ");
+}
+
+std::string witnessesText(uint64_t number) {
+  return number == 1 ? "1 size" : formatv("{0} sizes and values", number).str();
 }
 
 std::string placeText(const Note &note) {

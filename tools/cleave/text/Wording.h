@@ -31,6 +31,11 @@ std::string stagesText(llvm::ArrayRef<uint32_t> stages);
 std::string typeText(const plan::Signature &signature, const plan::TensorType &type);
 /// `batch=4, seq=128`: the symbols of the signature with these sizes.
 std::string sizesText(const plan::Signature &signature, llvm::ArrayRef<int64_t> sizes);
+/// `batch any size, seq 4 to 16 in multiples of 4`: the sizes at which the trace was compared with the
+/// module; empty if it was not.
+std::string witnessedText(const plan::Signature &signature);
+/// `5 sizes and values`: sets of inputs that the module answered to.
+std::string witnessesText(uint64_t number);
 /// The module and operator of a note, `layer0 aten::linear`; empty if it names neither.
 std::string placeText(const plan::Note &note);
 

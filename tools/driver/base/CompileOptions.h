@@ -96,6 +96,8 @@ struct CompileOptions {
   /// Globs of module paths. Passes do not fuse across the results of these modules, and the plan lists them
   /// as capture points (plan::CapturePoint).
   std::vector<std::string> capturePoints;
+  /// Other modules are capture points, too, where their results are not fused away. Not of training plans.
+  bool observesModules = true;
   /// Replace operator sequences by equivalent fused operators (pass rewrite-idioms).
   bool rewriteIdioms = true;
   /// Dtype of float32 contractions and of their stored weights: `bf16`, or `traced` to keep the model's.
@@ -105,6 +107,9 @@ struct CompileOptions {
   bool requireListedOperators = false;
   /// Run the original and the plan before the plan is committed.
   bool verify = false;
+  /// Open dimensions whatever cleave-trace has found where it compared the trace with the module. The plan
+  /// then has no range of sizes for them, and `verify` does not compare it with the module.
+  bool beyondWitnesses = false;
   /// Directory for the IR after each pass; may be empty.
   std::string emitIr;
   /// Libraries of operators.

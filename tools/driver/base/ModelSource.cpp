@@ -53,6 +53,8 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
     return diagnostics.takeError(options.model);
   source.model = std::move(*imported);
   source.fingerprint = file->fingerprint;
+  source.serializationId = file->serializationId;
+  source.inputs = std::move(*inputs);
   source.isInTrainingMode = file->module.is_training();
   source.release = std::move(file->release);
   return source;

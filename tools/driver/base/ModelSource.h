@@ -8,6 +8,7 @@
 
 #include "codegen/plan/files/Checksum.h"
 #include "frontend/torchscript/Import.h"
+#include "frontend/torchscript/ModelInputs.h"
 #include "tools/driver/base/CompileOptions.h"
 
 namespace cleave {
@@ -21,6 +22,10 @@ struct ModelSource {
   plan::Digest fingerprint;
   /// The module's own `training`; true for IR.
   bool isInTrainingMode = true;
+  /// As in TorchScriptFile; empty for IR.
+  std::string serializationId;
+  /// The inputs of each signature; empty for IR.
+  std::vector<ModelInputs> inputs;
   /// Name of the batch dimension; empty if there is none, or one micro-batch.
   std::string batch;
   /// As in TorchScriptFile; empty for IR.

@@ -118,6 +118,8 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
     kept.push_back("keep=" + llvm::join(options.capturePoints, ","));
   if (options.gradients)
     kept.push_back("keep-gradient-stops=true");
+  else if (options.observesModules)
+    kept.push_back("observe=true");
   std::string types = "strip-boundaries" + (kept.empty() ? "" : "{" + llvm::join(kept, " ") + "}");
   types += ",canonicalize";
   if (shape.hasStates && !shape.batch.empty() && (shape.microbatches != 1 || shape.dataParallelSize > 1))

@@ -1,8 +1,10 @@
 //===- PlanMaker.cpp - Makes plans of one model ---------------------------===//
 #include "tools/driver/search/PlanMaker.h"
 #include "codegen/EmitPlan.h"
+#include "codegen/plan/PlanQueries.h"
 #include "ir/NearestName.h"
 #include "ir/OperatorDialect.h"
+#include "ir/ParkedObserves.h"
 #include "partitioner/cutting/StageStarts.h"
 #include "partitioner/graph/SearchLimits.h"
 #include "passes/Passes.h"
@@ -12,6 +14,7 @@
 #include "tools/driver/base/PassPipeline.h"
 #include "tools/driver/search/MeshCandidates.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
@@ -23,20 +26,40 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The module path most similar to a pattern.
+/// The module path most similar to a pattern, else some of those that there are.
 static std::string suggestion(const plan::Plan &plan, StringRef pattern) {
+  constexpr size_t kShown = 4;
   std::vector<std::string> paths;
-  for (StringRef path : plan.paths)
+  llvm::SetVector<StringRef> outermost;
+  auto add = [&](StringRef path) {
+    if (!path.empty())
+      outermost.insert(path.split('.').first);
     for (; !path.empty(); path = path.contains('.') ? path.rsplit('.').first : "")
       paths.push_back(path.str());
-  return didYouMean(pattern, paths);
+  };
+  for (const auto &point : plan.capture_points)
+    add(point->path);
+  for (StringRef path : plan.paths)
+    add(path);
+  if (std::string meant = didYouMean(pattern, paths); !meant.empty() || outermost.empty())
+    return meant;
+  const size_t others = outermost.size() - std::min(outermost.size(), kShown);
+  return "; there are " + llvm::join(outermost.getArrayRef().take_front(kShown), ", ") +
+         (others ? " and " + std::to_string(others) + " more" : "");
 }
 
-/// A pattern that matches nothing is a typo.
+/// A pattern that matches nothing is a typo, or of modules that control flow calls.
 Error PlanMaker::checkCapturePoints(const plan::Plan &plan) const {
   for (const std::string &text : options.capturePoints) {
-    auto pattern = llvm::cantFail(llvm::GlobPattern::create(text), "readPipelineShape has checked it");
-    if (llvm::none_of(plan.capture_points, [&](auto &point) { return pattern.match(point->path); }))
+    auto pattern = llvm::GlobPattern::create(text);
+    auto ofAllCalls = llvm::GlobPattern::create(withoutCalls(text));
+    auto matches = [&](auto &glob, const std::string &path) { return glob && glob->match(path); };
+    const bool isFound = llvm::any_of(plan.capture_points, [&](auto &point) {
+      return matches(pattern, point->path) || matches(ofAllCalls, point->path);
+    });
+    consumeError(pattern.takeError());
+    consumeError(ofAllCalls.takeError());
+    if (!isFound)
       return llvm::createStringError(
           "--capture-points " + text +
           ": matches no module; give module paths as the model's source has them, with * and ?" +
@@ -180,13 +203,15 @@ Expected<mlir::func::FuncOp> PlanMaker::shard(const PipelineShape &shape) {
   auto known = joints.find(*module);
   if (known == joints.end()) {
     DiagnosticCollector diagnostics(context);
-    auto joint = JointFunction::of(*module);
+    mlir::OwningOpRef<mlir::ModuleOp> copy = module->clone();
+    eraseObserves(*copy);
+    auto joint = JointFunction::of(*copy);
     if (mlir::failed(joint))
       return diagnostics.takeError(options.model);
-    known = joints.try_emplace(*module, std::move(**joint)).first;
-    signatures[known->second.get()] = known->second.getFunctions();
+    known = joints.try_emplace(*module, Searched{std::move(copy), std::move(**joint)}).first;
+    signatures[known->second.joint.get()] = known->second.joint.getFunctions();
   }
-  return known->second.get();
+  return known->second.joint.get();
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &shape) {

@@ -120,8 +120,13 @@ private:
   };
   /// By program and cutting passes, without their limits.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
+  /// A copy of a sharded module without observes, for searches.
+  struct Searched {
+    mlir::OwningOpRef<mlir::ModuleOp> module;
+    JointFunction joint;
+  };
   /// By sharded module.
-  std::map<mlir::Operation *, JointFunction> joints;
+  std::map<mlir::Operation *, Searched> joints;
   /// By joint function.
   std::map<mlir::Operation *, llvm::ArrayRef<mlir::func::FuncOp>> signatures;
   std::map<mlir::Operation *, PipelineCache> pipelines;

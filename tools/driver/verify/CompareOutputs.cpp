@@ -12,6 +12,7 @@ void addTo(VerifyReport &report, VerifyReport::Kind kind, const VerifyReport::Co
            VerifyReport::Compared compared, llvm::StringRef name, size_t call) {
   compared.signature = where.signature;
   compared.sizes = where.sizes;
+  compared.witness = where.witness;
   compared.name = name.str();
   compared.call = call;
   report.of(kind).push_back(std::move(compared));

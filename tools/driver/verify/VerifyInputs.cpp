@@ -1,24 +1,16 @@
 //===- VerifyInputs.cpp ---------------------------------------------------===//
 #include "tools/driver/verify/VerifyInputs.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/WitnessedRange.h"
 #include "ir/autograd/StepInputs.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/exchange/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
 #include <ATen/ATen.h>
 
 namespace cleave {
-
-std::string inputsBeside(llvm::StringRef model) {
-  model.consume_back(".pt");
-  const std::string path = (model + ".inputs.safetensors").str();
-  llvm::sys::fs::file_status status;
-  const bool isThere = !llvm::sys::fs::status(path, status, /*Follow=*/false) &&
-                       status.type() == llvm::sys::fs::file_type::regular_file;
-  return isThere ? path : "";
-}
 
 /// What an input of a training step is where nobody gives it: 0, and the indices of the traced samples.
 static at::Tensor stepInput(const plan::Input &input, llvm::ArrayRef<int64_t> traced) {
@@ -77,15 +69,27 @@ Inputs resized(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inpu
   return result;
 }
 
+/// The sizes at which the model runs, and its trace was compared with the module. The traced size is one of
+/// them; `min` is a multiple.
+static plan::WitnessedRange comparableSizes(const plan::Symbol &symbol) {
+  plan::WitnessedRange range{symbol.min, symbol.max, symbol.divisible_by};
+  // Both divide the traced size, which is small.
+  if (auto witnessed = plan::witnessedRange(symbol))
+    range = range.intersectedWith(*witnessed).value_or(range);
+  if (range.min > 1)
+    range.min = llvm::alignTo(range.min, range.divisibleBy);
+  return range;
+}
+
 std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signature) {
   std::vector<int64_t> traced, near, least, larger;
   for (auto &symbol : signature.symbols) {
-    int64_t multiple = symbol->divisible_by, size = symbol->traced / multiple;
+    const plan::WitnessedRange range = comparableSizes(*symbol);
+    const int64_t multiple = range.divisibleBy, size = symbol->traced / multiple;
     auto runnable = [&](int64_t steps) {
-      int64_t most = symbol->max / multiple;
+      int64_t most = range.max / multiple;
       // If there are no larger sizes there may be a smaller one.
-      return std::max(multiple * (steps > most ? std::max<int64_t>(1, 2 * size - steps) : steps),
-                      symbol->min);
+      return std::max(multiple * (steps > most ? std::max<int64_t>(1, 2 * size - steps) : steps), range.min);
     };
     traced.push_back(symbol->traced);
     near.push_back(runnable(size < 16 ? size + 1 : size / 2 | 1));

@@ -4,7 +4,6 @@
 
 #include "codegen/plan/Plan.h"
 #include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
 #include <string>
@@ -14,10 +13,6 @@ namespace cleave {
 
 /// The leaves of a signature's inputs.
 using Inputs = std::vector<at::Tensor>;
-
-/// The inputs file that cleave-trace writes beside a model: `gpt2.pt` → `gpt2.inputs.safetensors`. Empty if
-/// it does not exist, or is a symbolic link: whoever sent the model may have chosen its target.
-std::string inputsBeside(llvm::StringRef model);
 
 /// Reads a safetensors file. It need not have the inputs that a training step adds to the model's
 /// (ir/autograd/StepInputs.h), which are then 0, and 0, 1, … for the samples.
@@ -33,8 +28,9 @@ Inputs resized(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inpu
                llvm::ArrayRef<int64_t> sizes);
 
 /// Sizes to try besides the traced ones, one per symbol: a nearby one, the minimum (models often branch at
-/// 1), and a larger one, within min, max and divisible_by. For dimensions from 16 multiples of divisible_by
-/// on they are odd multiples, so that accidental divisibility does not hide errors.
+/// 1), and a larger one, within the limits of the symbol and the sizes that witnesses cover. For dimensions
+/// from 16 multiples of divisible_by on they are odd multiples, so that accidental divisibility does not hide
+/// errors.
 std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signature);
 
 /// Inputs of `count` (at most 8) successive calls. Call i, from 0, has the elements of `first` rotated by i

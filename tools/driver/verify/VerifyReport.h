@@ -3,6 +3,7 @@
 #define CLEAVE_TOOLS_DRIVER_VERIFY_VERIFYREPORT_H
 
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,7 +12,7 @@
 namespace cleave {
 
 struct VerifyReport {
-  /// A tensor of the plan beside that of the original.
+  /// A tensor of the plan beside that of the original, or of the module that the original is a trace of.
   struct Compared {
     /// Empty if the plan has one signature.
     std::string signature;
@@ -29,23 +30,32 @@ struct VerifyReport {
     uint32_t call = 0;
     /// Sizes of the dynamic dimensions, if they are not the traced ones: `batch=3, seq=65`.
     std::string sizes;
+    /// Name of the inputs that the module answered to: `traced`, `seq=9`; empty for other comparisons.
+    std::string witness;
     /// `error` is that against a run of the original in float64.
     bool isAgainstFloat64 = false;
   };
-  enum class Kind { Output, Gradient, Weight };
+  enum class Kind { Output, Gradient, Weight, Witness };
 
   std::vector<Compared> outputs;
   /// Of plans that give gradients, or that train.
   std::vector<Compared> gradients;
   /// Trained weights, after the last step.
   std::vector<Compared> weights;
+  /// Outputs beside those of the module that was traced.
+  std::vector<Compared> witnesses;
+  /// By set of inputs that the module answered to and the plan, too: its name.
+  std::vector<std::string> witnessNames;
   /// What was not compared, and why: sizes at which the original itself raises, with its message.
   std::vector<std::string> skipped;
   /// Messages for the user.
   std::vector<std::string> notes;
+  /// Where the plan draws random numbers, others in every run: `aten.dropout in layers.0`. Empty if it does
+  /// not.
+  std::string draws;
 
   std::vector<Compared> &of(Kind kind);
-  /// All that was compared: outputs first, weights last.
+  /// All that was compared: outputs first, witnesses last.
   void forEach(llvm::function_ref<void(Kind, const Compared &)> use) const;
   /// A tensor that differs.
   struct Difference {
@@ -53,6 +63,8 @@ struct VerifyReport {
     std::string name;
     /// As in Compared.
     double error, allowed;
+    /// From the module; the trace does not.
+    bool isFromWitness = false;
   };
   /// The first difference in the order of `forEach`; nullopt if all tensors are the same.
   std::optional<Difference> firstDifference() const;
@@ -61,8 +73,13 @@ struct VerifyReport {
   double maxRelError() const;
 };
 
-/// `decode: output.0 at batch=3, call 2`, `grad.fc.weight`, `weight fc.weight after step 3`.
+/// `decode: output.0 at batch=3, call 2`, `grad.fc.weight`, `weight fc.weight after step 3`, `output.0 of
+/// witness seq=9`.
 std::string describe(VerifyReport::Kind kind, const VerifyReport::Compared &compared);
+
+/// Part of a message about a difference: that the plan draws random numbers at `draws`, and what to do.
+/// Empty if it draws none.
+std::string describeDraws(llvm::StringRef draws);
 
 } // namespace cleave
 

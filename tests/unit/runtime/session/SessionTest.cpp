@@ -371,6 +371,31 @@ TEST_F(SessionTest, RefusesInputsThatDoNotFit) {
             "found signature 1, expected less than 1");
 }
 
+TEST_F(SessionTest, RefusesSizesThatWereNotCompared) {
+  PlanWriter writer({0});
+  const uint32_t seq = writer.symbol("seq", 8);
+  plan::Symbol &symbol = *writer.plan->signatures[0]->symbols[seq];
+  symbol.witnessed_min = 4;
+  symbol.witnessed_max = 16;
+  symbol.witnessed_divisible_by = 4;
+  writer.input("input_ids", tensorType(DType::Float, {2, -1}));
+  StageWriter &stage = writer.stage(0);
+  stage.output(stage.call("aten::neg", {stage.input(0)}));
+  writer.output("y", 0, 0);
+  auto session = open(writer);
+  for (int64_t size : {4, 8, 16})
+    EXPECT_EQ(failureOf(session->run({at::ones({2, size})})), "") << size;
+  for (int64_t size : {20, 6, 2})
+    EXPECT_EQ(failureOf(session->run({at::ones({2, size})})),
+              "input input_ids: dimension 1 (seq) is " + std::to_string(size) +
+                  ", expected 4 to 16 in multiples of 4, where the trace was compared with the module; "
+                  "--beyond-witnesses (SessionOptions::beyondWitnesses) runs it all the same");
+  SessionOptions options;
+  options.beyondWitnesses = true;
+  session = llvm::cantFail(Session::open(path("a.plan"), options));
+  EXPECT_EQ(failureOf(session->run({at::ones({2, 20})})), "");
+}
+
 TEST_F(SessionTest, RefusesUnknownDevices) {
   TwoLayers model;
   model.writer.write(path("a.plan"));

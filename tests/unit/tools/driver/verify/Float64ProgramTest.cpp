@@ -7,7 +7,7 @@
 namespace cleave {
 
 TEST(Float64Program, ComputesInFloat64WhatIsAskedForInFloat32) {
-  TorchScriptFile file{torch::jit::Module("m"), {}, nullptr};
+  TorchScriptFile file{torch::jit::Module("m"), {}, "", nullptr};
   // The numbers of bfloat16, float32 and int64.
   file.module.define("def scale(self, x):\n"
                      "  return x.to(6) * torch.full([1], 1 / 3, dtype=6)\n"

@@ -20,7 +20,7 @@ static std::unique_ptr<plan::Tree> tree(TreeKind kind, uint32_t leaf = 0) {
 
 /// What a call of `forward(self, <argument>)` whose plan has `given` as its only argument fails with.
 static std::string callWith(const char *argument, std::vector<std::unique_ptr<plan::Tree>> given) {
-  TorchScriptFile file{torch::jit::Module("m"), {}, nullptr};
+  TorchScriptFile file{torch::jit::Module("m"), {}, "", nullptr};
   file.module.define(std::string("def forward(self, ") + argument + "):\n  return torch.ones([1])\n");
   auto inputs = tree(TreeKind::Dict);
   inputs->children = std::move(given);

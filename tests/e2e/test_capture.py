@@ -1,0 +1,260 @@
+"""Outputs of modules are read, replaced and edited while a request runs: as PyTorch's forward hooks do, on every mesh."""
+
+import re
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from capturing import edited, recorded
+from conftest import TINY, cleave, execute, refused
+from launching import Processes, same_bits
+
+LAYERS = [f"transformer.h.{layer}" for layer in range(4)]
+MESHES = {"one": (), "pp=4": ("--mesh", "pp=4"), "tp=2": ("--mesh", "tp=2"), "pp=2,tp=2": ("--mesh", "pp=2,tp=2"),
+          "dp=2": ("--mesh", "dp=2"), "micro-batches": ("--mesh", "pp=2", "--microbatches", "2"),
+          "interleaved": ("--mesh", "pp=2", "--schedule", "interleaved", "--microbatches", "2")}
+
+
+@pytest.fixture(scope="session")
+def gpt2():
+    """A tiny GPT-2 as cleave-trace makes it, and a call of it."""
+    from cleave_trace import sources, tracing
+    from cleave_trace.cli import assignments
+
+    module, inputs, _ = sources.load("hf:gpt2", sources.Options(config=assignments(TINY["gpt2"]), class_name=None, batch=2, seq=16, seed=0))
+    return module.eval(), lambda: tracing.answer(lambda: module(**inputs), "", 0).logits
+
+
+@pytest.fixture(scope="session")
+def plans(tiny_model, tmp_path_factory):
+    """plans("tp=2"): tiny GPT-2 on a mesh of MESHES, compiled once a session."""
+    folder, made = tmp_path_factory.mktemp("capture"), {}
+
+    def plan(name):
+        if name not in made:
+            made[name] = folder / f"{name}.plan"
+            model = tiny_model("gpt2")
+            cleave("compile", model.path, "--inputs", model.inputs, *MESHES[name], "-o", made[name])
+        return made[name]
+
+    return plan
+
+
+def assert_close(found, expected, name=""):
+    assert found.shape == expected.shape and found.dtype == expected.dtype, name
+    if not found.is_floating_point():
+        assert torch.equal(found, expected), name
+        return
+    allowed = 1e-5 * max(1.0, expected.abs().max().item())
+    assert torch.allclose(found, expected, rtol=0, atol=allowed, equal_nan=True), f"{name}: {(found - expected).abs().max()}"
+
+
+def captured(plan, model, folder, *options):
+    cleave("run", plan, "--inputs", model.inputs, "--outputs", folder / "captured.safetensors", *options)
+    return load_file(folder / "captured.safetensors")
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_every_module(mesh, plans, gpt2, tiny_model, tmp_path):
+    module, run = gpt2
+    expected = recorded(module, run)
+    found = captured(plans(mesh), tiny_model("gpt2"), tmp_path, "--capture", "*")
+    logits = found.pop("output.logits")
+    assert set(LAYERS) | {f"{layer}.{part}" for layer in LAYERS for part in ("attn", "mlp", "ln_1", "mlp.c_fc")} <= set(found)
+    for name, value in found.items():
+        assert_close(value, expected[name], name)
+    # With none asked, the same bits.
+    alone = captured(plans(mesh), tiny_model("gpt2"), tmp_path)
+    assert same_bits(alone, {"output.logits": logits})
+
+
+@pytest.mark.parametrize("mesh, size", [("pp=4", 4), ("tp=2", 2), ("dp=2", 2), ("pp=2,tp=2", 4)])
+def test_processes_capture_the_same(mesh, size, plans, tiny_model, tmp_path):
+    in_one = captured(plans(mesh), tiny_model("gpt2"), tmp_path, "--capture", "transformer.h.*")
+    with Processes(size, plans(mesh), "--inputs", tiny_model("gpt2").inputs, "--outputs", tmp_path / "processes.safetensors",
+                   "--capture", "transformer.h.*") as processes:
+        ended = processes.end()
+    assert [end.status for end in ended.values()] == [0] * size, ended
+    found = load_file(tmp_path / "processes.safetensors")
+    assert same_bits(found, in_one)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_stop_and_replace(mesh, plans, gpt2, tiny_model, tmp_path):
+    module, run = gpt2
+    expected = recorded(module, run)
+    stopped = captured(plans(mesh), tiny_model("gpt2"), tmp_path, "--capture", "*", "--stop-after", "transformer.h.1.attn")
+    assert "output.logits" not in stopped and "transformer.h.1.mlp" not in stopped
+    assert_close(stopped["transformer.h.1.attn"], expected["transformer.h.1.attn"])
+    given = torch.linspace(-1, 1, expected["transformer.h.2"].numel()).reshape(expected["transformer.h.2"].shape)
+    save_file({"transformer.h.2": given}, tmp_path / "given.safetensors")
+    found = captured(plans(mesh), tiny_model("gpt2"), tmp_path, "--replace", tmp_path / "given.safetensors")
+    assert_close(found["output.logits"], edited(module, run, {"transformer.h.2": lambda value: given}))
+
+
+def swapped(value):
+    return torch.cat([value[-1:], value[1:-1], value[:1]])
+
+
+EDITS = {
+    "zero=transformer.h.1.attn": {"transformer.h.1.attn": torch.zeros_like},
+    "add=transformer.h.1.mlp.c_fc": {"transformer.h.1.mlp.c_fc": lambda value: value + 1},
+    "add=transformer.h.*.mlp": {f"{layer}.mlp": lambda value: value + 1 for layer in LAYERS},
+    "none=transformer.h.2": {},
+    "swap=transformer.h.2": {"transformer.h.2": swapped},
+    "whole-add=transformer.h.0.attn.c_proj": {"transformer.h.0.attn.c_proj": lambda value: value + 1},
+}
+
+
+def run_hooks(plan, model, folder, *edits, **options):
+    result = execute("runHooks", plan, model.inputs, folder / "hooks.safetensors", *edits, **options)
+    return load_file(folder / "hooks.safetensors"), sorted(result.out.splitlines())
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("edit", EDITS)
+def test_hooks(mesh, edit, plans, gpt2, tiny_model, tmp_path):
+    module, run = gpt2
+    found, _ = run_hooks(plans(mesh), tiny_model("gpt2"), tmp_path, edit)
+    assert_close(found["output.logits"], edited(module, run, EDITS[edit]))
+
+
+def test_hooks_know_their_samples(plans, tiny_model, tmp_path):
+    _, told = run_hooks(plans("micro-batches"), tiny_model("gpt2"), tmp_path, "add=transformer.h.1", "swap=transformer.h.1")
+    # The hook before the whole one is not called again in the second pass.
+    assert told == ["add transformer.h.1 0 1", "add transformer.h.1 1 1", "swap transformer.h.1 0 2"]
+
+
+@pytest.mark.parametrize("mesh", ["tp=2", "micro-batches"])
+def test_hooks_one_after_the_other(mesh, plans, gpt2, tiny_model, tmp_path):
+    module, run = gpt2
+    found, told = run_hooks(plans(mesh), tiny_model("gpt2"), tmp_path, "swap=transformer.h.2", "add=transformer.h.0", "zero=transformer.h.3.mlp",
+                            "swap=transformer.h.1.attn", "capture=transformer.h.*")
+    edits = {"transformer.h.0": lambda value: value + 1, "transformer.h.1.attn": swapped, "transformer.h.2": swapped,
+             "transformer.h.3.mlp": torch.zeros_like}
+    assert_close(found["output.logits"], edited(module, run, edits))
+    assert len(told) == (2 if mesh == "tp=2" else 4) + 2
+    # Captured values are those after the edits.
+    assert not found["transformer.h.3.mlp"].any()
+
+
+@pytest.mark.parametrize("options", [(), ("--coordinator",)])
+def test_hooks_in_processes(options, plans, gpt2, tiny_model, tmp_path):
+    module, run = gpt2
+    edits = ("swap=transformer.h.2", "whole-add=transformer.h.0.attn")
+    with Processes(4, plans("pp=2,tp=2"), tiny_model("gpt2").inputs, tmp_path / "hooks.safetensors", *edits, *options,
+                   program=("runHooks",)) as processes:
+        ended = processes.end()
+    assert [end.status for end in ended.values()] == [0] * 4, ended
+    expected = edited(module, run, {"transformer.h.2": swapped, "transformer.h.0.attn": lambda value: value + 1})
+    assert_close(load_file(tmp_path / "hooks.safetensors")["output.logits"], expected)
+
+
+def test_part_hooks_in_processes(plans, gpt2, tiny_model, tmp_path):
+    module, run = gpt2
+    arguments = (plans("pp=2,tp=2"), tiny_model("gpt2").inputs, tmp_path / "hooks.safetensors", "add=transformer.h.1.mlp.c_fc")
+    with Processes(4, *arguments, program=("runHooks",)) as processes:
+        ended = processes.end()
+    assert [end.status for end in ended.values()] == [0] * 4, ended
+    assert sum(end.out.count("add ") for end in ended.values()) == 1
+    expected = edited(module, run, {"transformer.h.1.mlp.c_fc": lambda value: value + 1})
+    assert_close(load_file(tmp_path / "hooks.safetensors")["output.logits"], expected)
+    with Processes(4, *arguments, "--coordinator", program=("runHooks",)) as processes:
+        ended = processes.end()
+    assert all(end.status for end in ended.values()) and "expected a whole hook" in ended[0].err
+
+
+@pytest.mark.parametrize("edit, words", [
+    ("fail=transformer.h.1", "hook of transformer.h.1: it was told to"),
+    ("resize=transformer.h.1", "hook of transformer.h.1: it returned"),
+    ("add=transformer.h.9", "hook of transformer.h.9: found no such capture point, expected one of the"),
+    ("stop=transformer.h.9.attn", "stop after transformer.h.9.attn: found no such capture point"),
+    ("capture=nothing*", "capture nothing*: found no such capture point"),
+])
+def test_refused_edits(edit, words, plans, tiny_model, tmp_path):
+    result = execute("runHooks", plans("tp=2"), tiny_model("gpt2").inputs, tmp_path / "out.safetensors", edit, status=1)
+    assert words in result.err and len(result.err.splitlines()) == 1, result.err
+
+
+@pytest.mark.parametrize("given, words", [
+    ({"transformer.h.1": torch.zeros(2, 16, 31)}, r"capture point transformer.h.1: found float32\[2, 16, 31\], expected float32\[2, 16, 32\]"),
+    ({"transformer.h.1": torch.zeros(2, 16, 32, dtype=torch.float64)}, "capture point transformer.h.1: found float64"),
+    ({"transformer.x": torch.zeros(1)}, "replace transformer.x: found no such capture point"),
+])
+def test_refused_replacements(given, words, plan, tiny_model, tmp_path):
+    save_file(given, tmp_path / "given.safetensors")
+    message = refused(tmp_path, "run", plan, "--inputs", tiny_model("gpt2").inputs, "--replace", "given.safetensors")
+    assert re.search(words, message), message
+
+
+def test_options_that_mean_nothing_for_one_request(plans, tiny_model):
+    arguments = ("run", plans("tp=2"), "--inputs", tiny_model("gpt2").inputs)
+    assert "--outputs" in cleave(*arguments, "--capture", "*", status=2).err
+    assert "--repeat" in cleave(*arguments, "--stop-after", "transformer.h.1", "--repeat", "3", status=2).err
+
+
+class Twice(nn.Module):
+    """Calls a module twice, and one that returns two tensors of which it reads both."""
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(x), x.relu()
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.both = nn.Linear(8, 8), self.Both()
+
+    def forward(self, x):
+        first, second = self.both(self.shared(self.shared(x).tanh()))
+        return first * second
+
+
+def build():
+    torch.manual_seed(0)
+    return Twice(), (torch.randn(4, 8),)
+
+
+@pytest.mark.parametrize("options", [(), ("--mesh", "pp=2"), ("--mesh", "tp=2")])
+def test_calls_and_leaves(options, trace_model, tmp_path):
+    model = trace_model(f"{__file__}:build")
+    cleave("compile", model.path, "--inputs", model.inputs, *options, "-o", tmp_path / "model.plan")
+    module, inputs = build()
+    expected = recorded(module.eval(), lambda: module(*inputs))
+    found = captured(tmp_path / "model.plan", model, tmp_path, "--capture", "*")
+    assert {"shared", "shared#2", "both", "both[1]"} <= set(found)
+    for name in set(found) - {"output"}:
+        assert_close(found[name], expected[name], name)
+    for name in ("shared", "shared#2", "both[1]"):
+        values, _ = run_hooks(tmp_path / "model.plan", model, tmp_path, f"add={name}")
+        assert_close(values["output"], edited(module, lambda: module(*inputs), {name: lambda value: value + 1}), name)
+
+
+class Counter(nn.Module):
+    """Keeps a state."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        self.count += 1
+        return self.linear(x) + self.count
+
+
+def test_a_request_that_stops_leaves_states(compiler, tmp_path):
+    module = torch.jit.script(Counter().eval())
+    x = torch.zeros(2, 4)
+    compiler.compile(module, x=x)
+    edits = ("whole-add=linear", "capture=linear")
+    result = execute("runHooks", "model.plan", "model.inputs.safetensors", "hooks.safetensors", *edits, cwd=tmp_path)
+    assert result.out
+    # One more call than the saved state, though the request ran twice.
+    expected = module.linear(x).detach() + 1 + 1
+    assert_close(load_file(tmp_path / "hooks.safetensors")["output"], expected)

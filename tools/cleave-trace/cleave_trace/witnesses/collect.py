@@ -1,0 +1,337 @@
+"""Runs the module and its trace at other sizes and with other values, and keeps what the module answers."""
+
+import itertools
+import logging
+import random
+import re
+
+from cleave_trace.errors import TraceError, one_line
+from cleave_trace.witnesses import dimensions, divergence, guards as guard_search, inputs as kinds, user_inputs
+from cleave_trace.witnesses.budget import Budget
+from cleave_trace.witnesses.checker import MODULE_FAILS, Checker, has_nan
+from cleave_trace.witnesses.ranges import QUICK, RangeFinder, never_runs
+from cleave_trace.witnesses.witness_file import Builder, Witnesses
+
+MOST_GROUPS = 12
+LEAST_SECONDS, MOST_SECONDS = 6.0, 120.0
+SHORT = 1.0  # seconds
+GUARD_SECONDS = 20.0  # of CPU time that the search for guards may take at least
+JOINT = 6  # draws of all sizes together
+SEED = 20011
+
+
+def collect(trace, dynamic=(), files=(), seconds=LEAST_SECONDS):
+    """The Witnesses of a tracing.Trace, within about `seconds`.
+
+    Raises TraceError where the trace does not follow the module's values, or the options are wrong.
+    """
+    collector = Collector(trace, dynamic, files, seconds)
+    try:
+        collector.run()
+    except TraceError:
+        raise
+    except Exception as error:  # What is not shown is not claimed.
+        logging.getLogger(__name__).debug("witnesses", exc_info=True)
+        collector.dimensions = []
+        collector.notes.append(f"witnesses: sizes and values were not all compared: {type(error).__name__}: {one_line(error)}")
+    finally:
+        collector.close()
+    return Witnesses(collector.dimensions, collector.builder.entries, collector.builder.tensors, trace.warnings,
+                     collector.notes)
+
+
+class Collector:
+    def __init__(self, trace, dynamic, files, seconds):
+        self.trace, self.calls, self.example = trace, trace.calls, trace.inputs
+        self.named = dimensions.named_groups(self.example, dynamic)
+        self.given = [(str(file), user_inputs.load(file, self.example)) for file in files]
+        self.builder, self.notes, self.dimensions = Builder(), [], []
+        self.seconds, self.search = seconds, None
+        self.builder.add("traced", trace.inputs, trace.expected)
+
+    def close(self):
+        if self.search:
+            self.search.close()
+
+    def run(self):
+        if self.calls is None:
+            self.notes.append("witnesses: the module keeps what it computes from call to call, so that only its first "
+                              "answer is a witness")
+            return
+        self.groups = self.all_groups()
+        self.budget = Budget(self.seconds, self.traced(), self.trace.call_seconds)
+        self.checker = Checker(self.calls, self.example, self.groups)
+        self.start_guards()
+        self.check_given()
+        if self.trace.call_seconds < SHORT:  # A first call may take longer than others.
+            self.checker.compare(self.example)
+            outcome = self.checker.at(self.traced())
+            if not outcome.is_same:
+                self.notes.append(f"witnesses: {outcome.text} when both are called again, so that no more was compared")
+                return
+            self.budget.call_seconds = outcome.seconds
+        is_quick = self.budget.call_seconds < QUICK
+        self.base = self.traced() if is_quick else self.small_sizes()
+        if self.base == self.traced():
+            self.compare_values(self.example, list(kinds.KINDS), "")
+        else:
+            self.compare_values(self.checker.at(self.base).inputs, list(kinds.KINDS), f" at {self.describe(self.base)}")
+        self.take_guards()
+        self.find_ranges()
+        self.check_joint()
+        self.hold_to_given()
+        self.add_sizes()
+        if self.base != self.traced() and self.budget.affords(self.traced()):
+            self.compare_values(self.example, ["drawn"], "")
+        self.report()
+
+    # Groups and guards -----------------------------------------------------------------------------------------------
+
+    def traced(self):
+        return [group.traced for group in self.groups]
+
+    def all_groups(self):
+        taken = {pair for group in self.named for pair in group.dims}
+        groups = list(self.named)
+        for group in dimensions.default_groups(self.example):
+            dims = tuple(pair for pair in group.dims if pair not in taken)
+            if dims:
+                name = group.name if all(group.name != other.name for other in groups) else f"{dims[0][0]}.{dims[0][1]}"
+                groups.append(dimensions.Group(name, dims, group.traced))
+        return groups[:MOST_GROUPS]
+
+    def start_guards(self):
+        self.guards = guard_search.Guards([], self.calls.script is None)
+        if self.calls.script is not None and self.groups:
+            self.search = guard_search.Search(max(GUARD_SECONDS, self.seconds), self.calls, self.example, self.groups,
+                                              self.traced())
+
+    def take_guards(self):
+        """Waits for the guards and joins the groups that they say are equal."""
+        if self.search is None:
+            return
+        self.guards = self.search.result()
+        pairs = [guard.symbols for guard in self.guards.found if re.fullmatch(r"Eq\(s\d+, s\d+\)", guard.text)]
+        positions = list(range(len(self.groups)))
+        for first, second in pairs:
+            if self.groups[first].traced == self.groups[second].traced:
+                positions = [positions[first] if position == positions[second] else position for position in positions]
+        self.join(positions)
+
+    def join(self, positions):
+        """Joins the groups that have one position."""
+        joined = {}
+        for group, position in zip(self.groups, positions):
+            joined[position] = dimensions.merged(joined[position], group) if position in joined else group
+        if len(joined) == len(self.groups):
+            return
+        order = {position: number for number, position in enumerate(joined)}
+        self.guards = self.guards.renumbered([order[position] for position in positions])
+        sizes = {position: {size for size, other in zip(self.base, positions) if other == position} for position in joined}
+        self.base = [sizes[position].pop() if len(sizes[position]) == 1 else group.traced for position, group in joined.items()]
+        self.groups = list(joined.values())
+        self.checker = Checker(self.calls, self.example, self.groups)
+        self.budget.traced = self.traced()
+
+    # Values ----------------------------------------------------------------------------------------------------------
+
+    def compare_values(self, example, names, where):
+        """Changes values of all inputs, or of one at a time where the module does not run otherwise."""
+        sizes = self.base if where else self.traced()
+        for kind in names:
+            for only in [None, *kinds.subsets(example)]:
+                inputs = kinds.changed(example, kind, SEED, only)
+                if inputs is None or not self.budget.affords(sizes):
+                    continue
+                outcome = self.checker.compare(inputs)
+                if outcome.kind == MODULE_FAILS or has_nan(outcome.outputs) and not has_nan(self.trace.expected):
+                    continue
+                if outcome.parts and not divergence.is_tie(self.calls, inputs, outcome.outputs):
+                    raise self.value_error(example, kind, only, inputs, outcome)
+                if outcome.is_same:
+                    self.builder.add("".join((kind, f" {'+'.join(only)}" if only else "", where)), inputs, outcome.outputs)
+                if only is None:
+                    break
+
+    def value_error(self, example, kind, only, inputs, outcome):
+        if only is None:
+            for path in list(example)[:kinds.MOST_FOR_EACH]:
+                alone = kinds.changed(example, kind, SEED, (path,))
+                if len(example) == 1 or alone is not None and self.checker.compare(alone).parts:
+                    only = (path,)
+                    break
+        where = divergence.where(self.calls, inputs) or "module"
+        what = f"input {' and '.join(only)} change" if only else "inputs change"
+        return TraceError(f"{where}: the trace answers otherwise than the module when values of {what} ({kind}): "
+                          f"{outcome.text}; script the submodule that chooses by value, or pass --no-witnesses")
+
+    # The user's own inputs ---------------------------------------------------------------------------------------------
+
+    def check_given(self):
+        self.differing = []
+        for name, inputs in self.given:
+            outcome = self.checker.compare(inputs)
+            if outcome.kind == MODULE_FAILS:
+                raise TraceError(f"--witness {name}: {outcome.text}, expected inputs that the module takes; correct them")
+            if outcome.is_same:
+                self.builder.add(name, inputs, outcome.outputs)
+            elif all(inputs[path].shape == tensor.shape for path, tensor in self.example.items()):
+                where = divergence.where(self.calls, inputs) or "module"
+                raise TraceError(f"{where}: the trace answers otherwise than the module on --witness {name}: {outcome.text}; "
+                                 "script the submodule that chooses by value, or pass --no-witnesses")
+            else:
+                self.differing.append((name, inputs, outcome))
+
+    def hold_to_given(self):
+        """Freezes what would let in inputs of the user's own to which the trace answers otherwise."""
+        for name, inputs, outcome in self.differing:
+            other = [(dimension, inputs[dimension.dims[0][0]].shape[dimension.dims[0][1]]) for dimension in self.dimensions]
+            if all(dimension.allows(size) for dimension, size in other):
+                for dimension, size in other:
+                    if size != dimension.traced:
+                        dimension.freeze(f"with the inputs of {name} {outcome.text}")
+            where = divergence.where(self.calls, inputs)
+            self.notes.append(f"--witness {name}: {outcome.text}" + (f"; they part in {where}" if where else ""))
+
+    # Sizes -----------------------------------------------------------------------------------------------------------
+
+    def small_sizes(self):
+        """Small sizes of all groups at which trace and module agree; the example's of those of which none is found."""
+        found = self.traced()
+        for index, group in enumerate(self.groups):
+            for size in (1, 2) if index == 0 else (9, 8, 16, 1):
+                sizes = [size if position == index else other for position, other in enumerate(found)]
+                if size >= group.traced or not self.budget.affords(sizes):
+                    continue
+                outcome = self.checker.at(sizes)
+                self.budget.note(sizes, outcome)
+                if outcome.is_same:
+                    found = sizes
+                    break
+        return found
+
+    def finder(self, index):
+        base = list(self.base)
+        base[index] = self.groups[index].traced
+        return RangeFinder(self.checker, self.budget, self.guards, self.tables, index, base)
+
+    def find_ranges(self):
+        self.tables = guard_search.table_sizes(self.calls.module)
+        self.finders, self.unchanged, index = {}, [], 0
+        while index < len(self.groups):
+            finder = self.finder(index)
+            if not finder.first_look() and never_runs(finder) and self.join_with_others(index):
+                continue
+            self.settle(index, finder)
+            index += 1
+
+    def join_with_others(self, index):
+        """Joins the group with a later one of its size, or all of these, where the module then runs at other sizes."""
+        group = self.groups[index]
+        same = [other for other in range(index + 1, len(self.groups)) if self.groups[other].traced == group.traced]
+        sets = [{index, other} for other in same] + ([{index, *same}] if len(same) > 1 else [])
+        for chosen in sets:
+            before = self.groups, self.guards, self.checker, self.base
+            positions = [min(chosen) if position in chosen else position for position in range(len(self.groups))]
+            self.join(positions)
+            if self.finder(index).first_look():
+                return True
+            self.groups, self.guards, self.checker, self.base = before
+            self.budget.traced = self.traced()
+        return False
+
+    def settle(self, index, finder):
+        group = self.groups[index]
+        if not finder.first_look():
+            if group.is_named:
+                self.dimensions.append(finder.frozen())
+                self.dimensions[-1].name = group.name
+            self.unchanged.append((group, finder))
+            return
+        dimension = finder.find()
+        dimension.name = group.name
+        parting = finder.parting_size()
+        if parting is not None:
+            sizes = finder.sizes(parting)
+            flipped = [guard.where for guard in finder.failing_guards(sizes) if guard.where]
+            dimension.where = flipped[0] if flipped else divergence.where(self.calls, self.checker.at(sizes).inputs)
+        self.finders[index] = (finder, dimension)
+        self.dimensions.append(dimension)
+
+    def check_joint(self):
+        """Compares with all groups at other sizes at once, and freezes a group that does not go with others."""
+        if len(self.finders) < 2:
+            return
+        self.bound_by_guards()
+        draw = random.Random(SEED)
+        count = JOINT if self.budget.call_seconds > QUICK else 4 * JOINT
+        for number in range(count + 3):
+            sizes = self.traced()
+            for index, (finder, dimension) in self.finders.items():
+                allowed = finder.allowed(dimension)
+                chosen = (0, -1, len(allowed) // 2)[number] if number < 3 else draw.randrange(len(allowed))
+                sizes[index] = allowed[chosen]
+            while self.budget.affords(sizes) and self.checker.at(sizes).parts:
+                if not self.freeze_one(sizes):
+                    break
+
+    def bound_by_guards(self):
+        """Takes the largest sizes that were compared as limits where a guard of several groups does not hold at all sizes."""
+        for guard in self.guards.found:
+            groups = [index for index in guard.symbols if index in self.finders]
+            if len(groups) < 2 or guard.is_hole:
+                continue
+            ends = [self.finders[index][1].ends() for index in groups]
+            for corner in itertools.product(*ends):
+                sizes = self.traced()
+                for index, size in zip(groups, corner):
+                    sizes[index] = size
+                if not guard.holds(sizes):
+                    for index in groups:
+                        finder, dimension = self.finders[index]
+                        dimension.max = min(dimension.max, finder.allowed(dimension)[-1])
+                    break
+
+    def freeze_one(self, sizes):
+        """Freezes a group without whose change trace and module agree, or else the last one; puts its size back in `sizes`."""
+        text = self.checker.at(sizes).text
+        changed = [index for index in sorted(self.finders, reverse=True) if sizes[index] != self.groups[index].traced]
+        without = {index: [*sizes[:index], self.groups[index].traced, *sizes[index + 1:]] for index in changed}
+        chosen = next((index for index in changed if not self.checker.at(without[index]).parts), changed[0] if changed else None)
+        if chosen is None:
+            return False
+        self.finders[chosen][1].freeze(f"with {self.describe(sizes)} {text}")
+        sizes[chosen] = self.groups[chosen].traced
+        return True
+
+    # What is written -------------------------------------------------------------------------------------------------
+
+    def describe(self, sizes):
+        return ",".join(f"{group.name}={size}" for group, size in zip(self.groups, sizes))
+
+    def add_sizes(self):
+        """Witnesses at other sizes: for each group, a small one and one that is not the example's; then all at once."""
+        for index, (finder, dimension) in self.finders.items():
+            allowed = [size for size in finder.allowed(dimension) if size != dimension.traced]
+            for size in dict.fromkeys([*allowed[len(allowed) // 2:][:1], *allowed[-1:], *allowed[:1]]):
+                outcome = finder.outcome(size)
+                changed = [f"{group.name}={other}" for group, other in zip(finder.checker.groups, finder.sizes(size))
+                           if other != group.traced]
+                self.builder.add(",".join(changed), outcome.inputs, outcome.outputs)
+
+    def report(self):
+        for dimension in self.dimensions:
+            reasons = [reason for reason in (dimension.below, dimension.above, dimension.between) if "the trace" in reason]
+            reasons.sort(key=lambda reason: "the trace fails" in reason)
+            if reasons:
+                what = f"stays {dimension.traced}" if dimension.min == dimension.max else dimension.range()
+                place = f"; they part in {dimension.where}" if dimension.where else ""
+                self.notes.append(f"{dimension.name} {what}: {reasons[0]}{place}")
+        for group, finder in self.unchanged:
+            reason = next((finder.reason(size) for size in sorted(finder.bad, reverse=True)), "")
+            if reason and group.is_named:
+                self.notes.append(f"{group.name} stays {group.traced}: {reason}")
+        if not self.finders and self.unchanged and not self.named:
+            group, finder = self.unchanged[0]
+            reason = next((finder.reason(size) for size in sorted(finder.bad, reverse=True)), "")
+            self.notes.append(f"no dimension of the inputs can be changed: {group.name} stays {group.traced}: {reason}")

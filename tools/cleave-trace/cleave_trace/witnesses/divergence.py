@@ -1,0 +1,72 @@
+"""Where two traces of one module part."""
+
+import torch
+
+MOST_TIES = 0.02  # of the elements of all outputs
+
+
+def where(calls, inputs):
+    """The path of the module at whose operators the trace and one made on `inputs` part; empty where they do not, or unknown."""
+    try:
+        other = calls.second_trace(inputs)
+        return first_difference(calls.script.inlined_graph, other.inlined_graph)
+    except Exception:
+        return ""
+
+
+def is_tie(calls, inputs, expected):
+    """Whether the module chooses nothing by these values, and the trace only rounds a choice of operators (top-k) otherwise."""
+    try:
+        other = calls.second_trace(inputs)
+        if first_difference(calls.script.inlined_graph, other.inlined_graph, is_certain=True) is not None:
+            return False
+        found = calls.of_trace(inputs)
+        apart = sum((~torch.isclose(found[path], value, rtol=1e-3, atol=1e-4, equal_nan=True)).sum().item()
+                    for path, value in expected.items())
+        return apart <= MOST_TIES * sum(value.numel() for value in expected.values())
+    except Exception:
+        return False
+
+
+def first_difference(graph, other, is_certain=False):
+    """The module path of the first node that differs; if none does, empty, or None with `is_certain`."""
+    before = ""
+    nodes, others = list(walk(graph)), list(walk(other))
+    for (description, path), (changed, changed_path) in zip(nodes, others):
+        if description != changed:
+            return path or changed_path or before
+        before = path
+    if len(nodes) != len(others):
+        longer = max(nodes, others, key=len)
+        return longer[min(len(nodes), len(others))][1]
+    return None if is_certain else ""
+
+
+def walk(block):
+    """(what a node does, its module path) of each node of a graph, in order; constants are told apart by value."""
+    for node in block.nodes():
+        yield (node.kind(), value(node), node.inputsSize(), node.outputsSize()), module_path(node.scopeName())
+        for inner in node.blocks():
+            yield from walk(inner)
+
+
+def value(node):
+    """A constant's value, or the names of the attributes that a node reads."""
+    if node.kind() == "prim::GetAttr":
+        return node.s("name")
+    if node.kind() != "prim::Constant" or not node.hasAttribute("value"):
+        return None
+    kind = node.kindOf("value")
+    if kind == "t":
+        tensor = node.t("value")
+        small = tensor.numel() <= 1 << 16 and not tensor.is_sparse and not tensor.is_quantized
+        return (str(tensor.dtype), tuple(tensor.shape), tensor.tolist() if small and tensor.numel() <= 64 else
+                float(torch.nan_to_num(tensor.double()).sum()) if small and not tensor.is_complex() else None)
+    return getattr(node, kind)("value") if kind in ("i", "f", "s", "is", "fs") else None
+
+
+def module_path(scope):
+    """`__module.transformer/__module.transformer.h.0` names transformer.h.0."""
+    last = scope.rpartition("/")[2]
+    _, found, path = last.partition("__module.")
+    return path if found else ""

@@ -1,0 +1,295 @@
+"""The sizes of one group of dimensions at which the trace answers as the module does."""
+
+import random
+import re
+
+from cleave_trace.witnesses.budget import MOST_GROWTH
+from cleave_trace.witnesses.checker import MODULE_FAILS
+from cleave_trace.witnesses.witness_file import Dimension
+
+UNLIMITED = 2**63 - 1
+FAR = 1 << 40  # guards that hold up to there hold for every size
+FREE = 24  # further sizes that are drawn where calls are quick
+QUICK = 0.02  # seconds
+
+
+class RangeFinder:
+    """Searches sizes of group `index` while the other groups stay at `base`."""
+
+    def __init__(self, checker, budget, guards, tables, index, base):
+        self.checker, self.budget, self.guards, self.tables = checker, budget, guards, tables
+        self.index, self.base = index, list(base)
+        self.group = checker.groups[index]
+        self.traced = self.group.traced
+        self.good, self.bad = set(), {}
+
+    # One size ------------------------------------------------------------------------------------------------------
+
+    def sizes(self, size):
+        return [size if position == self.index else other for position, other in enumerate(self.base)]
+
+    def affords(self, size):
+        return self.budget.affords(self.sizes(size))
+
+    def ok(self, size):
+        """Whether trace and module agree at `size`."""
+        if size in self.good or size in self.bad:
+            return size in self.good
+        outcome = self.checker.at(self.sizes(size))
+        self.budget.note(self.sizes(size), outcome)
+        if outcome.is_same:
+            self.good.add(size)
+        else:
+            self.bad[size] = outcome
+        return outcome.is_same
+
+    def outcome(self, size):
+        """That of a size that was compared."""
+        return self.checker.known[tuple(self.sizes(size))]
+
+    def allowed(self, dimension):
+        """The sizes that agree and that `dimension` lets in, in order."""
+        return sorted(size for size in self.good if dimension.allows(size))
+
+    def guards_hold(self, size):
+        """Whether guards hold at `size`; one that leaves out single sizes holds where these were compared, too."""
+        failing = self.failing_guards(self.sizes(size))
+        return not failing or all(guard.is_hole for guard in failing) and self.affords(size) and self.ok(size)
+
+    def holes(self, step):
+        """Sizes near the constants of guards and the sizes of other groups, at which some guard does not hold."""
+        near = {self.base[index] for guard in self.guards.found for index in guard.symbols}
+        for guard in self.guards.found:
+            if self.index in guard.symbols:
+                numbers = sorted(guard.constants())[-8:]
+                near.update(number // by + more for number in numbers for by in {1, *numbers} - {0} for more in (-1, 0, 1))
+        sizes = {size // step * step for size in near} | {size // step * step + step for size in near}
+        return sorted(size for size in sizes if size >= step and self.failing_guards(self.sizes(size)))
+
+    def failing_guards(self, sizes):
+        return [guard for guard in self.guards.found if self.index in guard.symbols and not guard.holds(sizes)]
+
+    # The search ----------------------------------------------------------------------------------------------------
+
+    def first_look(self):
+        """Whether the module runs at any other size; the base has to agree."""
+        for sizes, outcome in self.checker.known.items():  # Some were compared before.
+            if list(sizes) == self.sizes(sizes[self.index]):
+                self.ok(sizes[self.index])
+        if not self.ok(self.traced):
+            return False
+        near = [1, self.traced + 1, 2, self.traced - 1, self.traced // 2, 2 * self.traced, self.guard_step() + self.traced,
+                self.traced - self.guard_step(), self.traced * 3 // 4, self.traced * 3 // 2]
+        for size in dict.fromkeys(near):
+            if len(self.good) > 1 and not self.is_quick(self.traced):
+                break
+            if size >= 1 and size != self.traced and self.affords(size):
+                self.ok(size)
+        return any(size != self.traced for size in self.good) or any(outcome.parts for outcome in self.bad.values())
+
+    def guard_step(self):
+        """The least step from the traced size at which all guards hold."""
+        for step in range(1, self.traced + 1):
+            if self.guards_hold(self.traced + step) or self.traced > step and self.guards_hold(self.traced - step):
+                return step
+        return 1
+
+    def find(self):
+        """The group's Dimension."""
+        step = self.step()
+        if step is None:
+            return self.frozen()
+        holes = self.holes(step)
+        for size in holes:
+            if self.affords(size):
+                self.ok(size)
+        least, greatest = self.lower(step), self.upper(step)
+        unknown = [size for size in holes if size not in self.good and size not in self.bad]
+        greatest = min([greatest, *(size - step for size in unknown if size > self.traced)])
+        least = max([least, *(size + step for size in unknown if size < self.traced)])
+        self.between(least, min(greatest, self.largest_compared()), step)
+        least, greatest = self.cut(least, greatest, step)
+        return self.dimension(least, greatest, step)
+
+    def step(self):
+        """The step between sizes that agree, a divisor of the traced size; None if no other size does."""
+        divisors = [step for step in range(1, self.traced + 1) if self.traced % step == 0]
+        for step in divisors:
+            if any(size in self.good for size in (self.traced - step, self.traced + step)):
+                return step
+            if any(size % step for size in self.good):
+                continue
+            near = [size for size in (self.traced - step, self.traced + step) if size >= 1 and self.affords(size)]
+            if any(self.ok(size) for size in near):
+                return step
+        return None
+
+    def lower(self, step):
+        good = min(size for size in self.good if size % step == 0)
+        for size in (step, 2 * step, 3 * step, self.guard_end(step, -step)):
+            if size is not None and size < good and self.affords(size) and self.ok(size):
+                good = size
+        bad = max((size for size in self.bad if size < self.traced and size % step == 0), default=0)
+        return self.bisect(max(good, bad + step) if good < bad else good, bad, step) if bad else good
+
+    def bisect(self, good, bad, step):
+        """The size that agrees and is next to one that does not, between `good` and `bad`."""
+        good = self.nearest_good(good, bad)
+        while abs(good - bad) > step:
+            middle = bad + (good - bad) // (2 * step) * step if good > bad else good + (bad - good) // (2 * step) * step
+            if middle in (good, bad):
+                break
+            if not self.affords(middle):
+                break
+            if self.ok(middle):
+                good = middle
+            else:
+                bad = middle
+        return good
+
+    def nearest_good(self, good, bad):
+        """Of the sizes known to agree on the traced size's side of `bad`, the one next to it."""
+        if bad < self.traced:
+            return min((size for size in self.good if bad < size <= self.traced), default=self.traced)
+        return max((size for size in self.good if self.traced <= size < bad), default=self.traced)
+
+    def guard_end(self, step, direction):
+        """The last size from the traced one in `direction` up to which guards hold; None if they never end."""
+        if not self.guards.found:
+            return None
+        distance, last = 1, 0
+        while self.guards_hold(self.traced + distance * direction):
+            last, distance = distance, distance * 2
+            if self.traced + distance * direction < 1 or distance * step > FAR:
+                return None
+        while distance - last > 1:
+            middle = (distance + last) // 2
+            last, distance = (middle, distance) if self.guards_hold(self.traced + middle * direction) else (last, middle)
+        return self.traced + last * direction
+
+    def upper(self, step):
+        """The greatest size, UNLIMITED where guards say that there is none."""
+        end = self.guard_end(step, step)
+        if end is not None:
+            for size in (end, end + step):
+                if self.affords(size):
+                    self.ok(size)
+        limit = self.limit(step)
+        most = max(2 * self.traced, min(16 * self.traced + 64, 4096)) if self.is_quick(2 * self.traced) else 2 * self.traced
+        size = self.traced + step
+        while size <= min(most, limit - step) and self.affords(size) and self.ok(size):
+            size = self.traced + 2 * (size - self.traced)
+        bad = min((size for size in self.bad if size > self.traced and size % step == 0), default=None)
+        if bad is not None and self.bad[bad].kind == MODULE_FAILS and self.are_guards_known(bad - step):
+            for table in self.tables:
+                size = table // step * step
+                if self.traced < size < bad and self.affords(size):
+                    self.ok(size)
+            return self.runs_up_to(self.nearest_good(0, bad), bad, step)
+        if bad is not None:
+            return self.bisect(self.traced, bad, step)
+        largest = self.largest_compared()
+        if self.guards.is_complete and largest > self.traced:
+            if end is None:
+                return UNLIMITED
+            if largest <= end:
+                return end
+        return largest
+
+    def limit(self, step):
+        """The least size at which the module is known to fail, a size of a table and one more, say."""
+        for table in self.tables:
+            size = (table // step + 1) * step
+            if size > self.traced and self.fails_soon(size):
+                return size
+        return UNLIMITED
+
+    def fails_soon(self, size):
+        """Whether the module fails at `size` before it has done much."""
+        if self.budget.growth(self.sizes(size)) > MOST_GROWTH or self.budget.left < 0 or size in self.good:
+            return False
+        if size not in self.bad and self.checker.fails_soon(self.sizes(size), self.budget.moment):
+            self.bad[size] = self.checker.known[tuple(self.sizes(size))]
+        return size in self.bad
+
+    def are_guards_known(self, size):
+        """Whether guards say that the module does at `size` what it does at the traced one."""
+        return self.guards.is_complete and self.guards_hold(size)
+
+    def runs_up_to(self, good, bad, step):
+        """As bisect, where guards cover the sizes between, so that only where the module begins to fail has to be found."""
+        good, bad = good // step, bad // step
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            if self.fails_soon(middle * step) or not self.are_guards_known(middle * step):
+                bad = middle
+            else:
+                good = middle
+        return good * step
+
+    def is_quick(self, size):
+        return self.budget.seconds_of(self.sizes(size)) < QUICK
+
+    def largest_compared(self):
+        return max(self.good)
+
+    def between(self, least, greatest, step):
+        """Draws further sizes in the range."""
+        draw = random.Random(self.traced)
+        count = (greatest - least) // step
+        if count <= 1:
+            return
+        quick = self.is_quick(greatest)
+        some = [least + step * draw.randint(0, count) for _ in range(FREE if quick else 2)]
+        small = [step * factor for factor in range(1, 40 if quick else 4)]
+        for size in sorted({*some, *small}, key=lambda size: size not in some):
+            if least <= size <= greatest and self.affords(size):
+                self.ok(size)
+
+    def cut(self, least, greatest, step):
+        """The range without the sizes that turned out not to agree."""
+        for size in self.bad:
+            if size % step == 0 and least <= size < self.traced:
+                least = min(good for good in self.good if good > max(
+                    bad for bad in self.bad if bad % step == 0 and bad < self.traced) and good % step == 0)
+            if size % step == 0 and self.traced < size <= greatest:
+                greatest = max(good for good in self.good if good < min(
+                    bad for bad in self.bad if bad % step == 0 and bad > self.traced) and good % step == 0)
+        return least, greatest
+
+    # What is said of it ----------------------------------------------------------------------------------------------
+
+    def dimension(self, least, greatest, step):
+        below = self.reason(least - step) if least > step else ""
+        above = self.reason(greatest + step) if greatest != UNLIMITED else ""
+        between = ""
+        if step > 1:
+            size = next((size for size in sorted(self.bad, key=lambda size: abs(size - self.traced)) if size % step), None)
+            between = self.reason(size) if size else ""
+        return Dimension([list(pair) for pair in self.group.dims], self.traced, least, greatest, step, below, above, between)
+
+    def reason(self, size):
+        if size in self.bad:
+            return f"at {size} {self.bad[size].text}"
+        failing = [] if size in self.good else self.failing_guards(self.sizes(size))
+        if not failing:
+            return ""
+        text = re.sub(r"\bs(\d+)\b", lambda match: self.checker.groups[int(match[1])].name, failing[0].text)
+        return f"at {size} the module decides otherwise: {text} does not hold"
+
+    def frozen(self):
+        """A dimension that keeps its size; module and trace part at all others that were tried, where the module runs."""
+        parting = sorted((size for size in self.bad if self.bad[size].parts), key=lambda size: abs(size - self.traced))
+        others = sorted((size for size in self.bad if not self.bad[size].parts), key=lambda size: abs(size - self.traced))
+        below = next((self.reason(size) for size in (*parting, *others) if size < self.traced), "")
+        above = next((self.reason(size) for size in (*parting, *others) if size > self.traced), "")
+        return Dimension([list(pair) for pair in self.group.dims], self.traced, self.traced, self.traced, 1, below, above)
+
+    def parting_size(self):
+        """A size near the traced one at which the module runs and the trace does not follow it."""
+        near = sorted((size for size in self.bad if self.bad[size].parts), key=lambda size: abs(size - self.traced))
+        return near[0] if near else None
+
+
+def never_runs(finder):
+    return all(outcome.kind == MODULE_FAILS for outcome in finder.bad.values())

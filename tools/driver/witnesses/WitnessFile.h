@@ -1,0 +1,86 @@
+//===- WitnessFile.h - What the original module answered --------*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+// `gpt2.witnesses.safetensors`, which cleave-trace writes beside `gpt2.pt`. docs/witnesses.md has the format.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_WITNESSES_WITNESSFILE_H
+#define CLEAVE_TOOLS_DRIVER_WITNESSES_WITNESSFILE_H
+
+#include "codegen/plan/WitnessedRange.h"
+#include "runtime/base/TensorFile.h"
+#include "llvm/ADT/StringSet.h"
+#include <optional>
+
+namespace cleave {
+
+/// Dimensions of inputs that were given other sizes together, and the sizes at which trace and module agree.
+struct WitnessedDimension {
+  struct Place {
+    std::string input;
+    int64_t dim;
+    bool operator==(const Place &) const = default;
+  };
+  std::vector<Place> places;
+  int64_t traced;
+  plan::WitnessedRange range;
+  /// Why there are no smaller or larger sizes, or none between multiples; empty where nobody knows.
+  std::string below, above, between;
+  /// Path of the module in which trace and module part; may be empty.
+  std::string where;
+};
+
+/// A tensor that the module returned: `whole`, or what `Projection.h` makes of a large one.
+struct WitnessedOutput {
+  std::string name;
+  /// Undefined: the other members describe the tensor.
+  at::Tensor whole;
+  std::vector<int64_t> shape;
+  std::vector<double> sums, samples;
+  /// By block, as `sums`; empty where all elements are finite.
+  std::vector<int64_t> nonfinite;
+  double largest = 0;
+};
+
+/// Inputs, and what the module answered to them.
+struct Witness {
+  /// `traced`, `seq=9`, `permuted`.
+  std::string name;
+  std::vector<runtime::NamedTensor> inputs;
+  std::vector<WitnessedOutput> outputs;
+};
+
+struct WitnessFile {
+  std::string path;
+  /// Serialization id of the model (TorchScriptFile::serializationId).
+  std::string model;
+  /// What the tracer fixed.
+  std::vector<std::string> warnings;
+  std::vector<WitnessedDimension> dimensions;
+  std::vector<Witness> witnesses;
+  /// Of witnesses and dimensions.
+  llvm::StringSet<> inputNames;
+
+  /// Reads an untrusted file, all of which is checked. Text keeps unprintable characters.
+  static llvm::Expected<WitnessFile> read(const std::string &path);
+
+  /// Null where the dimension was not compared.
+  const WitnessedDimension *find(const WitnessedDimension::Place &place) const;
+  /// True if the module took this input as it was traced.
+  bool hasInput(llvm::StringRef name) const { return inputNames.contains(name); }
+};
+
+/// The witnesses of a model, or a sentence about why there are none.
+struct FoundWitnesses {
+  std::optional<WitnessFile> file;
+  /// There is no file, or it belongs to another model.
+  std::string missing, foreign;
+};
+
+/// Looks beside the model. \param serializationId  that of the model. Fails if the file is damaged.
+llvm::Expected<FoundWitnesses> findWitnesses(llvm::StringRef model, llvm::StringRef serializationId);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_WITNESSES_WITNESSFILE_H
