@@ -143,7 +143,7 @@ def check(found, module, expected):
     report, weights = found
     losses, norms, rates = expected
     assert report["losses"] == pytest.approx(losses, rel=1e-4)
-    # Errors of 50 steps add up in the norms; other CPUs add in other orders.
+    # PyTorch's own float32 norms of the tied GPT-2 are up to 1.5e-3 off those in float64.
     assert report["gradient_norms"] == pytest.approx(norms, rel=2e-3)
     assert report["learning_rates"] == pytest.approx(rates, rel=1e-6)
     assert report["steps"] == len(losses) and report["skipped_steps"] == []
