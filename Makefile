@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo captures gradients rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo witnesses captures gradients rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -113,6 +113,11 @@ bench-cut: build ## `cleave cut` on the graphs in GRAPHS
 zoo: build ## many architectures against their originals
 	.venv/bin/python tests/zoo/picked.py
 	.venv/bin/python tests/zoo/zoo.py $(ZOO)
+
+# Plans that `compile --verify` accepts against the modules at other sizes and values. Some hours, and it goes on where it was stopped.
+witnesses: build ## traces of many architectures against their modules at other sizes and values
+	.venv/bin/python tests/zoo/python_decisions.py
+	.venv/bin/python tests/zoo/witnesses.py $(ZOO)
 
 # Outputs of modules, captured and edited over several meshes, against forward hooks. Some hours, and it goes on where it was stopped.
 captures: build ## outputs of modules of many architectures against forward hooks

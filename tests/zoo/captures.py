@@ -5,20 +5,17 @@ then a seeded choice of them is edited: set to zero, added to (per part), swappe
 JSON to WORK/captures.jsonl; models that are there are not run again.
 """
 
-import argparse
-import concurrent.futures
-import functools
 import json
 import os
-import pathlib
 import random
 import re
 import shutil
 import subprocess
 import sys
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(SOURCE / "tests/e2e"))
+import sweep
+
+sys.path.insert(0, str(sweep.SOURCE / "tests/e2e"))
 SECONDS = 600  # for one architecture
 # Options of compile, and the number of ranks.
 MESHES = {"pp=4": (("--mesh", "pp=4"), 4), "tp=2": (("--mesh", "tp=2"), 2), "pp=2,tp=2": (("--mesh", "pp=2,tp=2"), 4),
@@ -27,51 +24,14 @@ EDITED = 3  # capture points for each kind of edit
 TOLERANCE = 1e-4  # of the largest value
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=lambda path: pathlib.Path(path).resolve(), default=SOURCE / "build/bin", help="where the executables are")
-    parser.add_argument("--work", type=lambda path: pathlib.Path(path).resolve(), default=SOURCE / "build/zoo", help="where results are kept")
-    parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="architectures by name")
-    parser.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat results that match")
-    parser.add_argument("--meshes", nargs="+", choices=MESHES, default=list(MESHES), help="of these meshes alone")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at the same time")
-    parser.add_argument("--limit", type=int, metavar="N", help="models at most")
-    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
 def main():
-    options = parse()
+    parser = sweep.parser(__doc__.splitlines()[0])
+    parser.add_argument("--meshes", nargs="+", choices=MESHES, default=list(MESHES), help="of these meshes alone")
+    options = parser.parse_args()
     if options.one:
         print(json.dumps(Check(options.one, options).result()))
         return
-    options.work.mkdir(parents=True, exist_ok=True)
-    results = options.work / "captures.jsonl"
-    known = {}
-    for line in results.read_text().splitlines() if results.exists() else []:
-        known[json.loads(line)["name"]] = line
-    import architectures
-
-    names = [name for name in architectures.names() if options.only.search(name)]
-    due = [name for name in names if name not in known or options.again and options.again.search(known[name])][:options.limit]
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for count, (name, found) in enumerate(pool.map(functools.partial(in_process, options), due), 1):
-            known[name] = json.dumps({"name": name, **found})
-            with open(results, "a") as file:
-                print(known[name], file=file)
-            print(f"{count}/{len(due)} {name}: {told(found)}", flush=True)
-    print(summary([json.loads(line) for line in known.values()]))
-
-
-def in_process(options, name):
-    command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work, "--meshes", *options.meshes]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return name, {"reason": f"more than {SECONDS} s", "meshes": {}}
-    if done.returncode:
-        return name, {"reason": f"ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1][:200]}", "meshes": {}}
-    return name, json.loads(done.stdout.splitlines()[-1])
+    print(summary(sweep.run(options, __file__, "captures.jsonl", SECONDS, told, ["--meshes", *options.meshes])))
 
 
 def told(found):
@@ -104,7 +64,6 @@ class Check:
     def result(self):
         import copy
 
-        import architectures
         import torch
         from capturing import recorded
         from cleave_trace import files, tracing
@@ -112,9 +71,8 @@ class Check:
         torch.set_num_threads(1)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        source, _, model = self.name.partition(":")
         errors = []
-        for _, build in architectures.attempts_hf(model) if source == "hf" else architectures.attempts_vision(model):
+        for build in sweep.attempts(self.name):
             try:
                 module, example = build()
                 self.module = copy.deepcopy(module)

@@ -5,21 +5,18 @@ run: as traced, and with the batch and the lengths of texts named, at two sizes 
 AdamW are compared instead. Each model adds one line of JSON to WORK/gradients.jsonl; models that are there are not run again.
 """
 
-import argparse
 import collections
-import concurrent.futures
 import copy
 import functools
 import inspect
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
+import sweep
+
 SECONDS = 300  # for one architecture
 LEARNING_RATE = 1e-4
 SIZES = ((3, -5), (5, 7))  # two batches that are not traced, with what is added to each length
@@ -30,57 +27,19 @@ RANDOM_FIELDS = re.compile(r"drop|mask_(time|feature)_prob|noise|jitter|layerdro
 DISABLED_FIELDS = ("apply_spec_augment", "output_router_logits")
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build/bin", help="where the executables are")
-    parser.add_argument("--work", type=pathlib.Path, default=SOURCE / "build/zoo", help="where results are kept")
-    parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="architectures by name")
-    parser.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat results that match")
-    parser.add_argument("--steps", type=int, metavar="N", help="train N steps of AdamW, and compare losses rather than gradients")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at the same time")
-    parser.add_argument("--limit", type=int, metavar="N", help="models at most")
-    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
 def main():
-    options = parse()
+    parser = sweep.parser(__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, metavar="N", help="train N steps of AdamW, and compare losses rather than gradients")
+    options = parser.parse_args()
     if options.one:
         print(json.dumps(check_architecture(options.one, options)))
         return
-    options.work.mkdir(parents=True, exist_ok=True)
-    results = options.work / ("training.jsonl" if options.steps else "gradients.jsonl")
-    known = {}
-    for line in results.read_text().splitlines() if results.exists() else []:
-        known[json.loads(line)["name"]] = line
-    import architectures
-
-    names = [name for name in architectures.names() if options.only.search(name)]
-    due = [name for name in names if name not in known or options.again and options.again.search(known[name])][:options.limit]
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for count, (name, found) in enumerate(pool.map(functools.partial(in_process, options), due), 1):
-            known[name] = json.dumps({"name": name, **found})
-            with open(results, "a") as file:
-                print(known[name], file=file)
-            print(f"{count}/{len(due)} {name}: {found['reason'] or 'ok'}", flush=True)
-    print(summary([json.loads(line) for line in known.values()]))
-
-
-def in_process(options, name):
-    """The name, and its result in a process of its own."""
-    command = [sys.executable, __file__, "--one", name, "--bin", options.bin, "--work", options.work,
-               *(["--steps", str(options.steps)] if options.steps else [])]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return name, {"step": "trace", "reason": f"more than {SECONDS} s"}
-    if done.returncode:
-        return name, {"step": "trace", "reason": f"ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1][:200]}"}
-    return name, json.loads(done.stdout.splitlines()[-1])
+    print(summary(sweep.run(options, __file__, "training.jsonl" if options.steps else "gradients.jsonl", SECONDS,
+                            lambda found: found["reason"] or "ok", ["--steps", str(options.steps)] if options.steps else [])))
 
 
 def summary(entries):
-    steps = collections.Counter(entry["step"] if entry["reason"] else "same in float64" if "in_float32" in entry else "same"
+    steps = collections.Counter(entry.get("step", "trace") if entry["reason"] else "same in float64" if "in_float32" in entry else "same"
                                 for entry in entries)
     lines = [", ".join(f"{step}: {count}" for step, count in steps.items())]
     named = collections.Counter("batch and lengths" if len(entry["named"]) > 1 else "".join(entry["named"]) or "no size"
@@ -91,7 +50,7 @@ def summary(entries):
     for step in ("compile", "run", "compare", "sizes"):
         groups = collections.defaultdict(list)
         for entry in entries:
-            if entry["reason"] and entry["step"] == step:
+            if entry["reason"] and entry.get("step", "trace") == step:
                 groups[re.sub(r"[\w.]*\d[\w.,]*|'[^']*'", "N", entry["reason"])].append(entry)
         for group in sorted(groups.values(), key=len, reverse=True):
             lines.append(f"{step}, {len(group)}: {group[0]['reason']} ({', '.join(entry['name'] for entry in group[:6])})")

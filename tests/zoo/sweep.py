@@ -1,0 +1,75 @@
+"""Runs a check of many architectures, each in a process of its own, and keeps a line of JSON for each.
+
+A sweep goes on where it was stopped: architectures whose line is there are not run again.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tools/cleave-trace"))
+
+
+def parser(description):
+    """Options that every sweep has."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--bin", type=absolute, default=SOURCE / "build/bin", help="where the executables are")
+    made.add_argument("--work", type=absolute, default=SOURCE / "build/zoo", help="where results are kept")
+    made.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="architectures by name")
+    made.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat results that match")
+    made.add_argument("--jobs", type=int, default=1, metavar="N", help="models at the same time")
+    made.add_argument("--limit", type=int, metavar="N", help="models at most")
+    made.add_argument("--every", type=int, default=1, metavar="N", help="of the names each N-th alone")
+    made.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
+    return made
+
+
+def absolute(path):
+    return pathlib.Path(path).resolve()
+
+
+def run(options, script, results, seconds, told, arguments=()):
+    """Runs `script --one NAME` for each name that is due, each for at most `seconds`, and returns all entries of the file `results`.
+
+    The script prints its entry as the last line. A run without one has `reason` alone. `told` describes an entry.
+    """
+    import architectures
+
+    options.work.mkdir(parents=True, exist_ok=True)
+    path, known = options.work / results, {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        known[json.loads(line)["name"]] = line
+    names = [name for name in architectures.names() if options.only.search(name)][::options.every]
+    due = [name for name in names if name not in known or options.again and options.again.search(known[name])][:options.limit]
+
+    def in_process(name):
+        command = [sys.executable, script, "--one", name, "--bin", options.bin, "--work", options.work, *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return {"reason": f"more than {seconds} s"}
+        if done.returncode:
+            return {"reason": f"ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1][:200]}"}
+        return json.loads(done.stdout.splitlines()[-1])
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for count, (name, found) in enumerate(zip(due, pool.map(in_process, due)), 1):
+            known[name] = json.dumps({"name": name, **found})
+            with open(path, "a") as file:
+                print(known[name], file=file)
+            print(f"{count}/{len(due)} {name}: {told(found)}", flush=True)
+    return [json.loads(line) for line in known.values()]
+
+
+def attempts(name):
+    """Ways to build an architecture and its example inputs, each to be called before the next is asked for."""
+    import architectures
+
+    source, _, model = name.partition(":")
+    found = architectures.attempts_hf(model) if source == "hf" else architectures.attempts_vision(model)
+    return (build for _, build in found)

@@ -1,0 +1,226 @@
+"""Plans of many architectures that `compile --verify` accepts, against the modules at sizes and values that are no witnesses.
+
+Each model is traced with its witnesses, and compiled with every dimension named whose range is stated. The plan runs at sizes drawn
+inside the ranges and with values drawn anew, and a fresh copy of the module answers the same inputs. Each model adds one line of JSON
+to WORK/witnesses.jsonl; models that are there are not run again.
+"""
+
+import collections
+import copy
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+
+import sweep
+
+SECONDS = 600  # for one architecture
+SIZES, VALUES = 8, 3
+MOST_GROWTH = 16  # times the elements of the example
+TOLERANCE = 1e-3  # of an output's largest value
+SEED = 977
+
+
+def main():
+    options = sweep.parser(__doc__.splitlines()[0]).parse_args()
+    if options.one:
+        print(json.dumps(Check(options.one, options).result()))
+        return
+    print(summary(sweep.run(options, __file__, "witnesses.jsonl", SECONDS, told)))
+
+
+def told(found):
+    return found["reason"] or (f"{found['sizes']} sizes, {found['values']} values, {found['outside']} not run by the module; "
+                               f"{' '.join(found['open'])} {'WRONG ' + found['wrong'][0] if found['wrong'] else ''}")
+
+
+def summary(entries):
+    ran = [entry for entry in entries if not entry["reason"]]
+    lines = [f"{len(entries)} architectures, {len(ran)} accepted, {sum(bool(entry['open']) for entry in ran)} with open dimensions, "
+             f"{sum(entry['sizes'] for entry in ran)} comparisons at other sizes, {sum(entry['values'] for entry in ran)} with other values, "
+             f"{sum(len(entry['wrong']) for entry in ran)} wrong"]
+    lines += [f"  wrong: {entry['name']}: {entry['wrong'][0]}" for entry in ran if entry["wrong"]]
+    reasons = collections.Counter(re.sub(r"\d+", "N", entry["reason"]) for entry in entries if entry["reason"])
+    return "\n".join([*lines, *(f"  {count}: {reason}" for reason, count in reasons.most_common())])
+
+
+class Check:
+    def __init__(self, name, options):
+        self.name, self.bin = name, options.bin
+        self.folder = options.work / "witnesses" / name.replace(":", ".")
+        self.path = self.folder / "model.pt"
+        self.inputs = self.path.with_suffix(".inputs.safetensors")
+
+    def result(self):
+        import torch
+        from cleave_trace.errors import TraceError
+
+        torch.set_num_threads(1)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        try:
+            self.first_trace()
+            found = self.witnesses()
+        except (TraceError, ValueError) as error:
+            return {"reason": f"trace: {str(error)[:200]}"}
+        dimensions = [dimension.description() for dimension in found.dimensions]
+        self.dimensions = [dimension for dimension in dimensions if dimension["min"] < dimension["max"]]
+        notes = {"notes": found.notes}
+        error, named = self.compile()
+        if error:
+            return {"reason": error, **notes}
+        counts, wrong = self.compare(named)
+        if not wrong:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return {"reason": "", "open": [described(dimension) for dimension in self.dimensions], "named": len(named), **counts, "wrong": wrong,
+                **notes}
+
+    def first_trace(self):
+        """The first way of building the architecture in which it can be traced."""
+        from cleave_trace import tracing
+
+        first = None
+        for build in sweep.attempts(self.name):
+            try:
+                module, example = build()
+                self.original = copy.deepcopy(module)
+                self.trace = tracing.trace(module, example)
+                self.bound = tracing.bind(self.original, example)
+                return
+            except Exception as error:
+                first = first or ValueError(f"{type(error).__name__}: {error}".splitlines()[0])
+        raise first
+
+    def witnesses(self):
+        from cleave_trace import files
+        from cleave_trace.witnesses import collect
+
+        found = collect.collect(self.trace)
+        files.write(self.trace, self.path, self.name, found)
+        return found
+
+    def compile(self):
+        """The error of `compile --verify`, empty if it accepts, and the dimensions that it let name: all, else one, else none."""
+        ways = [self.dimensions, *([dimension] for dimension in self.dimensions if len(self.dimensions) > 1), []]
+        first = ""
+        for named in ways:
+            error = self.cleave("compile", self.path, "--inputs", self.inputs, "--verify", *self.dynamic(named), "-o", "plan")
+            if not error:
+                return "", named
+            first = first or error
+            if "differs" in error:
+                break
+        return f"compile: {first}", []
+
+    def dynamic(self, named):
+        names = {path: ["_"] * tensor.dim() for path, tensor in self.trace.inputs.items()}
+        for index, dimension in enumerate(named):
+            for path, dim in dimension["dims"]:
+                names[path][dim] = f"size{index}"
+        return [word for path, dims in names.items() if set(dims) - {"_"} for word in ("--dynamic", f"{path}={','.join(dims)}")]
+
+    def compare(self, named):
+        """Counts of comparisons and what was wrong."""
+        from cleave_trace.witnesses import inputs as kinds
+
+        dice, counts, wrong = random.Random(f"{SEED} {self.name}"), {"sizes": 0, "values": 0, "outside": 0}, []
+        wanted = {"values": VALUES, "sizes": SIZES if named else 0}
+        for number, what in enumerate(["values"] * 2 * VALUES + ["sizes"] * 4 * SIZES):
+            if counts[what] == wanted[what]:
+                continue
+            sizes = self.sizes(named, dice) if what == "sizes" else {}
+            inputs = self.resized(named, sizes)
+            changed = kinds.changed(inputs, "drawn", SEED + number) or inputs
+            expected = self.module(changed)
+            if expected is None:  # Drawn values that are not of the kind, such as lengths: the example's, in another order.
+                changed = kinds.changed(inputs, "swapped", SEED + number) or inputs
+                expected = self.module(changed)
+            if expected is None and what == "sizes":
+                changed, expected = inputs, self.module(inputs)
+            if expected is None:
+                counts["outside"] += 1
+                continue
+            error = self.plan(changed, expected)
+            counts[what] += 1
+            if error:
+                wrong.append(f"{what} {list(sizes.values())}: {error}")
+        return counts, wrong
+
+    def sizes(self, named, dice):
+        """Sizes inside the ranges, of which the product is bounded."""
+        growth, found = MOST_GROWTH, {}
+        for index in dice.sample(range(len(named)), len(named)):
+            dimension = named[index]
+            step, traced = dimension["divisible_by"], dimension["traced"]
+            allowed = range(-(-dimension["min"] // step), min(dimension["max"], max(4 * traced, 8), int(traced * growth)) // step + 1)
+            found[index] = step * dice.choice(allowed) if allowed else traced
+            growth = growth * traced / max(found[index], traced)
+        return dict(sorted(found.items()))
+
+    def resized(self, named, sizes):
+        import torch
+
+        found = dict(self.trace.inputs)
+        for index, size in sizes.items():
+            for path, dim in named[index]["dims"]:
+                found[path] = found[path].index_select(dim, torch.arange(size) % found[path].shape[dim]).contiguous()
+        return found
+
+    def module(self, inputs):
+        """Outputs of a fresh copy of the module by path; None if it fails."""
+        import torch
+        from cleave_trace import trees
+
+        try:
+            with torch.no_grad():
+                found = copy.deepcopy(self.original)(*self.arguments(inputs)[0], **self.arguments(inputs)[1])
+        except Exception:
+            return None
+        outputs = trees.leaves(trees.traceable(trees.plain(found)), "output")
+        has_nan = any(value.is_floating_point() and bool(value.isnan().any()) for value in outputs.values())
+        return None if has_nan else outputs
+
+    def arguments(self, inputs):
+        from cleave_trace import trees
+
+        values = iter([value.clone() for value in inputs.values()])
+        return trees.fill((self.bound.args, self.bound.kwargs), values)
+
+    def plan(self, inputs, expected):
+        """How the plan differs from `expected`; empty if it does not."""
+        from safetensors.torch import load_file, save_file
+
+        save_file({name: value.contiguous() for name, value in inputs.items()}, self.folder / "given.safetensors")
+        error = self.cleave("run", "plan", "--inputs", "given.safetensors", "--outputs", "found.safetensors")
+        if error:
+            return error
+        found = load_file(self.folder / "found.safetensors")
+        for name, value in expected.items():
+            if name not in found:
+                return f"no output {name}"
+            if found[name].shape != value.shape or found[name].dtype != value.dtype:
+                return f"{name} is {found[name].dtype}{list(found[name].shape)}, not {value.dtype}{list(value.shape)}"
+            apart = (found[name].double() - value.double()).abs()
+            apart = apart[apart.isfinite()].max().item() if apart.numel() else 0.0
+            largest = value[value.isfinite()].abs().max().item() if value[value.isfinite()].numel() else 1.0
+            if apart > TOLERANCE * max(largest, 1e-3) or not (found[name].isfinite() == value.isfinite()).all():
+                return f"{name} differs by {apart:.3g} of {largest:.3g}"
+        return ""
+
+    def cleave(self, *arguments):
+        done = subprocess.run([self.bin / "cleave", *map(str, arguments)], capture_output=True, text=True, cwd=self.folder,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=SECONDS)
+        lines = done.stderr.strip().splitlines()
+        return next((line for line in lines if line.startswith("error: ")), f"ended with {done.returncode}")[:300] if done.returncode else ""
+
+
+def described(dimension):
+    (path, dim), *_ = dimension["dims"]
+    most = dimension["max"] if dimension["max"] < 2 ** 62 else ""
+    return f"{path}.{dim}:{dimension['min']}-{most}" + (f"/{dimension['divisible_by']}" if dimension["divisible_by"] > 1 else "")
+
+
+if __name__ == "__main__":
+    main()
