@@ -5,7 +5,7 @@ import time
 
 MOST_GROWTH = 256  # times the example's size
 # Comparisons that are made whatever the time, at sizes like the example's, of models that answer soon.
-SURE, SURE_GROWTH, SURE_SECONDS = 24, 1.5, 10.0
+SURE, SURE_GROWTH, SURE_SECONDS = 24, 1.5, 0.25
 
 
 class Budget:
@@ -21,6 +21,7 @@ class Budget:
         self.traced, self.call_seconds = list(traced), call_seconds
         self.least = call_seconds / 4
         self.sure = SURE
+        self.kept = 0.0  # seconds for what comes later
 
     @property
     def left(self):
@@ -42,7 +43,7 @@ class Budget:
     def affords(self, sizes):
         if self.growth(sizes) > MOST_GROWTH:
             return False
-        if self.seconds_of(sizes) <= self.left:
+        if self.seconds_of(sizes) <= self.left - self.kept:
             return True
         is_sure = self.sure > 0 and self.growth(sizes) <= SURE_GROWTH and self.call_seconds <= SURE_SECONDS
         self.sure -= is_sure

@@ -4,6 +4,9 @@ import itertools
 import logging
 import random
 import re
+import time
+
+import torch
 
 from cleave_trace.errors import TraceError, one_line
 from cleave_trace.witnesses import dimensions, divergence, guards as guard_search, inputs as kinds, user_inputs
@@ -16,7 +19,7 @@ MOST_GROUPS = 12
 LEAST_SECONDS, MOST_SECONDS = 6.0, 120.0
 SHORT = 1.0  # seconds
 GUARD_SECONDS = 20.0  # of CPU time that the search for guards may take at least
-JOINT = 6  # draws of all sizes together
+JOINT, JOINT_SHARE = 6, 0.15  # draws of all sizes together, and their part of the time
 SEED = 20011
 
 
@@ -26,6 +29,8 @@ def collect(trace, dynamic=(), files=(), seconds=LEAST_SECONDS):
     Raises TraceError where the trace does not follow the module's values, or the options are wrong.
     """
     collector = Collector(trace, dynamic, files, seconds)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # Many small calls: several threads would wait for one another, for long on a busy machine.
     try:
         collector.run()
     except TraceError:
@@ -35,6 +40,7 @@ def collect(trace, dynamic=(), files=(), seconds=LEAST_SECONDS):
         collector.dimensions = []
         collector.notes.append(f"witnesses: sizes and values were not all compared: {type(error).__name__}: {one_line(error)}")
     finally:
+        torch.set_num_threads(threads)
         collector.close()
     return Witnesses(collector.dimensions, collector.builder.entries, collector.builder.tensors, trace.warnings,
                      collector.notes)
@@ -77,7 +83,9 @@ class Collector:
         else:
             self.compare_values(self.checker.at(self.base).inputs, list(kinds.KINDS), f" at {self.describe(self.base)}")
         self.take_guards()
+        self.budget.kept = JOINT_SHARE * self.seconds if len(self.groups) > 1 else 0.0
         self.find_ranges()
+        self.budget.kept = 0.0
         self.check_joint()
         self.hold_to_given()
         self.add_sizes()
@@ -213,7 +221,14 @@ class Collector:
     def finder(self, index):
         base = list(self.base)
         base[index] = self.groups[index].traced
-        return RangeFinder(self.checker, self.budget, self.guards, self.tables, index, base)
+        return RangeFinder(self.checker, self.budget, self.guards, self.guards_at, self.tables, index, base)
+
+    def guards_at(self, sizes):
+        """The guards of a call at other sizes than the example's. Importing torch's tracer does not count as time of comparisons."""
+        begin = time.thread_time()
+        search = guard_search.Search(max(GUARD_SECONDS, self.seconds), self.calls, self.example, self.groups, sizes)
+        self.budget.end += time.thread_time() - begin
+        return search.result()
 
     def find_ranges(self):
         self.tables = guard_search.table_sizes(self.calls.module)

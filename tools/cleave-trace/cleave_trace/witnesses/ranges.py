@@ -10,14 +10,18 @@ from cleave_trace.witnesses.witness_file import Dimension
 UNLIMITED = 2**63 - 1
 FAR = 1 << 40  # guards that hold up to there hold for every size
 FREE = 24  # further sizes that are drawn where calls are quick
-QUICK = 0.02  # seconds
+QUICK, SLOW = 0.02, 0.25  # seconds
 
 
 class RangeFinder:
-    """Searches sizes of group `index` while the other groups stay at `base`."""
+    """Searches sizes of group `index` while the other groups stay at `base`.
 
-    def __init__(self, checker, budget, guards, tables, index, base):
-        self.checker, self.budget, self.guards, self.tables = checker, budget, guards, tables
+    `search` gives the guards of a call at other sizes of the groups.
+    """
+
+    def __init__(self, checker, budget, guards, search, tables, index, base):
+        self.checker, self.budget, self.guards, self.search, self.tables = checker, budget, guards, search, tables
+        self.further = None  # guards of a call at a larger size than the traced one
         self.index, self.base = index, list(base)
         self.group = checker.groups[index]
         self.traced = self.group.traced
@@ -51,23 +55,23 @@ class RangeFinder:
         """The sizes that agree and that `dimension` lets in, in order."""
         return sorted(size for size in self.good if dimension.allows(size))
 
-    def guards_hold(self, size):
-        """Whether guards hold at `size`; one that leaves out single sizes holds where these were compared, too."""
-        failing = self.failing_guards(self.sizes(size))
+    def guards_hold(self, size, guards=None):
+        """Whether guards, those of the traced sizes unless given, hold at `size`; one that leaves out single sizes holds where these were compared, too."""
+        failing = self.failing_guards(self.sizes(size), guards)
         return not failing or all(guard.is_hole for guard in failing) and self.affords(size) and self.ok(size)
 
-    def holes(self, step):
+    def holes(self, step, guards):
         """Sizes near the constants of guards and the sizes of other groups, at which some guard does not hold."""
-        near = {self.base[index] for guard in self.guards.found for index in guard.symbols}
-        for guard in self.guards.found:
+        near = {self.base[index] for guard in guards.found for index in guard.symbols}
+        for guard in guards.found:
             if self.index in guard.symbols:
                 numbers = sorted(guard.constants())[-8:]
                 near.update(number // by + more for number in numbers for by in {1, *numbers} - {0} for more in (-1, 0, 1))
         sizes = {size // step * step for size in near} | {size // step * step + step for size in near}
-        return sorted(size for size in sizes if size >= step and self.failing_guards(self.sizes(size)))
+        return sorted(size for size in sizes if size >= step and self.failing_guards(self.sizes(size), guards))
 
-    def failing_guards(self, sizes):
-        return [guard for guard in self.guards.found if self.index in guard.symbols and not guard.holds(sizes)]
+    def failing_guards(self, sizes, guards=None):
+        return [guard for guard in (guards or self.guards).found if self.index in guard.symbols and not guard.holds(sizes)]
 
     # The search ----------------------------------------------------------------------------------------------------
 
@@ -99,7 +103,7 @@ class RangeFinder:
         step = self.step()
         if step is None:
             return self.frozen()
-        holes = self.holes(step)
+        holes = self.holes(step, self.guards)
         for size in holes:
             if self.affords(size):
                 self.ok(size)
@@ -126,7 +130,7 @@ class RangeFinder:
 
     def lower(self, step):
         good = min(size for size in self.good if size % step == 0)
-        for size in (step, 2 * step, 3 * step, self.guard_end(step, -step)):
+        for size in (step, 2 * step, 3 * step, self.guard_end(step, -step, self.guards, self.traced)):
             if size is not None and size < good and self.affords(size) and self.ok(size):
                 good = size
         bad = max((size for size in self.bad if size < self.traced and size % step == 0), default=0)
@@ -153,32 +157,32 @@ class RangeFinder:
             return min((size for size in self.good if bad < size <= self.traced), default=self.traced)
         return max((size for size in self.good if self.traced <= size < bad), default=self.traced)
 
-    def guard_end(self, step, direction):
-        """The last size from the traced one in `direction` up to which guards hold; None if they never end."""
-        if not self.guards.found:
+    def guard_end(self, step, direction, guards, start):
+        """The last size from `start` in `direction` up to which `guards` hold; None if they never end."""
+        if not guards.found:
             return None
         distance, last = 1, 0
-        while self.guards_hold(self.traced + distance * direction):
+        while self.guards_hold(start + distance * direction, guards):
             last, distance = distance, distance * 2
-            if self.traced + distance * direction < 1 or distance * step > FAR:
+            if start + distance * direction < 1 or distance * step > FAR:
                 return None
         while distance - last > 1:
             middle = (distance + last) // 2
-            last, distance = (middle, distance) if self.guards_hold(self.traced + middle * direction) else (last, middle)
-        return self.traced + last * direction
+            last, distance = (middle, distance) if self.guards_hold(start + middle * direction, guards) else (last, middle)
+        return start + last * direction
 
     def upper(self, step):
         """The greatest size, UNLIMITED where guards say that there is none."""
-        end = self.guard_end(step, step)
+        end = self.guard_end(step, step, self.guards, self.traced)
         if end is not None:
             for size in (end, end + step):
                 if self.affords(size):
                     self.ok(size)
         limit = self.limit(step)
         most = max(2 * self.traced, min(16 * self.traced + 64, 4096)) if self.is_quick(2 * self.traced) else 2 * self.traced
-        size = self.traced + step
+        size, growth = self.traced + step, 2 if self.budget.call_seconds < SLOW else 8
         while size <= min(most, limit - step) and self.affords(size) and self.ok(size):
-            size = self.traced + 2 * (size - self.traced)
+            size = self.traced + growth * (size - self.traced)
         bad = min((size for size in self.bad if size > self.traced and size % step == 0), default=None)
         if bad is not None and self.bad[bad].kind == MODULE_FAILS and self.are_guards_known(bad - step):
             for table in self.tables:
@@ -192,9 +196,20 @@ class RangeFinder:
         if self.guards.is_complete and largest > self.traced:
             if end is None:
                 return UNLIMITED
-            if largest <= end:
-                return end
+            return end if largest <= end else self.further_end(largest, step)
         return largest
+
+    def further_end(self, largest, step):
+        """The greatest size where trace and module agree beyond the end of the guards, at `largest`: they decide otherwise
+        there without another answer, so the guards of a call at that size count."""
+        found = self.search(self.sizes(largest))
+        if not found.is_complete:
+            return largest
+        self.further = found
+        if any(size > largest for size in self.holes(step, found)):
+            return largest
+        end = self.guard_end(step, step, found, largest)
+        return UNLIMITED if end is None else end
 
     def limit(self, step):
         """The least size at which the module is known to fail, a size of a table and one more, say."""
@@ -271,7 +286,7 @@ class RangeFinder:
     def reason(self, size):
         if size in self.bad:
             return f"at {size} {self.bad[size].text}"
-        failing = [] if size in self.good else self.failing_guards(self.sizes(size))
+        failing = [] if size in self.good else self.failing_guards(self.sizes(size), self.further if size > self.traced else None)
         if not failing:
             return ""
         text = re.sub(r"\bs(\d+)\b", lambda match: self.checker.groups[int(match[1])].name, failing[0].text)
