@@ -41,7 +41,7 @@ struct Hook {
   /// request. With several processes, the first tensor-parallel rank calls it.
   /// True: called once, by the thread that made the request, with the value of the whole batch. The request
   /// then runs once more for each such capture point, up to there, since every part has to wait for all.
-  bool isWhole = false;
+  bool takesWholeBatch = false;
 };
 
 /// What a request reads and replaces.

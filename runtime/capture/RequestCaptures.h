@@ -22,7 +22,8 @@
 
 namespace cleave::runtime {
 
-/// CaptureOptions with capture points as indices in Plan.capture_points. Those of whole hooks are left out.
+/// CaptureOptions with capture points as indices in Plan.capture_points. Those of whole-batch hooks are left
+/// out.
 struct ResolvedCaptures {
   struct PartHook {
     uint32_t point;

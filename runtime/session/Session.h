@@ -162,7 +162,7 @@ public:
   /// Runs a request as `run` does, and reads, replaces or edits outputs of modules. Fails on names that no
   /// capture point has, and on values that do not fit. A plan computes each value as it does without. With a
   /// coordinator, hooks that are not whole are refused; without, all processes pass the same options, and
-  /// whole hooks are called in `outputProcess`.
+  /// whole-batch hooks are called in `outputProcess`.
   llvm::Expected<CapturedRequest> capture(llvm::ArrayRef<at::Tensor> inputs, const CaptureOptions &options,
                                           RequestOptions request = {});
 

@@ -137,9 +137,9 @@ static Expected<at::Tensor> broadcastTensor(Membership &membership, const at::Te
   return tensor;
 }
 
-Expected<at::Tensor> Session::Impl::callWholeHook(const Hook &hook, const std::string &name,
-                                                  llvm::ArrayRef<NamedTensor> values, RequestOptions request,
-                                                  int64_t batch) {
+Expected<at::Tensor> Session::Impl::callWholeBatchHook(const Hook &hook, const std::string &name,
+                                                       llvm::ArrayRef<NamedTensor> values,
+                                                       RequestOptions request, int64_t batch) {
   at::Tensor given;
   const bool shares = membership && !commands;
   const uint32_t root = shares ? outputRankOf(*plan, request.signature) : 0;
@@ -201,18 +201,19 @@ Expected<CapturedRequest> Session::Impl::capture(llvm::ArrayRef<at::Tensor> inpu
   if (!resolved)
     return resolved.takeError();
   CaptureSteps &steps = *resolved;
-  auto isPart = [](const Edit &edit) { return !edit.hook->isWhole; };
+  auto isPart = [](const Edit &edit) { return !edit.hook->takesWholeBatch; };
   if (commands)
     if (auto part = llvm::find_if(steps.edits, isPart); part != steps.edits.end())
-      return llvm::createStringError("hook of " + part->point.name +
-                                     ": found a session whose requests come from a coordinator, expected a "
-                                     "whole hook (Hook::isWhole): other processes do not have the function");
+      return llvm::createStringError(
+          "hook of " + part->point.name +
+          ": found a session whose requests come from a coordinator, expected a "
+          "whole-batch hook (Hook::takesWholeBatch): other processes do not have the function");
   auto batch = batchOf(*plan->signatures[request.signature], inputs);
   if (!batch)
     return batch.takeError();
   llvm::ArrayRef<Edit> left = steps.edits;
   while (!llvm::all_of(left, isPart)) {
-    // Up to the next whole hook, with what part hooks before it make.
+    // Up to the next whole-batch hook, with what part hooks before it make.
     const size_t before = llvm::find_if_not(left, isPart) - left.begin();
     const Edit &whole = left[before];
     llvm::ArrayRef<Edit> parts = left.take_front(before);
@@ -236,7 +237,7 @@ Expected<CapturedRequest> Session::Impl::capture(llvm::ArrayRef<at::Tensor> inpu
           return error;
       steps.replacements[point.index] = own;
     }
-    auto given = callWholeHook(*whole.hook, whole.point.name, found->values, request, *batch);
+    auto given = callWholeBatchHook(*whole.hook, whole.point.name, found->values, request, *batch);
     if (!given)
       return given.takeError();
     steps.replacements[whole.point.index] = std::move(*given);

@@ -56,10 +56,10 @@ struct Session::Impl {
   /// One pass of a captured request.
   llvm::Expected<CapturedRequest> captureOnce(llvm::ArrayRef<at::Tensor> inputs, ResolvedCaptures captures,
                                               RequestOptions request);
-  /// What a whole hook gives in place of `value`, in all processes.
-  llvm::Expected<at::Tensor> callWholeHook(const Hook &hook, const std::string &name,
-                                           llvm::ArrayRef<NamedTensor> values, RequestOptions request,
-                                           int64_t batch);
+  /// What a whole-batch hook gives in place of `value`, in all processes.
+  llvm::Expected<at::Tensor> callWholeBatchHook(const Hook &hook, const std::string &name,
+                                                llvm::ArrayRef<NamedTensor> values, RequestOptions request,
+                                                int64_t batch);
   void post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects);
   /// Waits for outputs of other processes.
   void receiveOutputs(Request &request, uint32_t signature);

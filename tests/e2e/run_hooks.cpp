@@ -52,7 +52,7 @@ static CaptureOptions parse(llvm::ArrayRef<char *> arguments) {
     } else if (edit == "replace") {
       options.replacements = llvm::cantFail(readTensors(point));
     } else if (HookFunction function = functionOf(edit)) {
-      const bool isWhole = edit == "swap" || edit == "whole-add";
+      const bool takesWholeBatch = edit == "swap" || edit == "whole-add";
       auto told = [function, name = edit.str()](const at::Tensor &value, const HookContext &context) {
         {
           std::lock_guard lock(mutex);
@@ -61,7 +61,7 @@ static CaptureOptions parse(llvm::ArrayRef<char *> arguments) {
         }
         return function(value, context);
       };
-      options.hooks.push_back({point.str(), told, isWhole});
+      options.hooks.push_back({point.str(), told, takesWholeBatch});
     }
   }
   return options;

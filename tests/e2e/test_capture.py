@@ -163,7 +163,7 @@ def test_part_hooks_in_processes(plans, gpt2, tiny_model, tmp_path):
     assert_close(load_file(tmp_path / "hooks.safetensors")["output.logits"], expected)
     with Processes(4, *arguments, "--coordinator", program=("runHooks",)) as processes:
         ended = processes.end()
-    assert all(end.status for end in ended.values()) and "expected a whole hook" in ended[0].err
+    assert all(end.status for end in ended.values()) and "expected a whole-batch hook" in ended[0].err
 
 
 @pytest.mark.parametrize("edit, words", [

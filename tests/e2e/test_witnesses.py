@@ -109,7 +109,7 @@ def chunked(tmp_path):
     return Traced(tmp_path, Chunked(), numbers(2, 8, 8))
 
 
-WHY = {"above": "at 9 the trace differs from the module by 10.4 in output", "where": "out"}
+WHY = {"above": "at 9 the trace differs from the module by 10.4 in output", "where": "out", "parts": True}
 SEQ = ("--dynamic", "x=_,seq,_")
 
 
@@ -187,7 +187,7 @@ def test_a_range_restricts_what_runs(scaled):
 
 def test_the_batch_of_microbatches(scaled):
     """Nobody asked for other sizes of it."""
-    scaled.write({"traced": scaled.x}, dimension([("x", 0)], 2, 2, 2, above="at 3 the trace differs from the module"))
+    scaled.write({"traced": scaled.x}, dimension([("x", 0)], 2, 2, 2, above="at 3 the trace differs from the module", parts=True))
     scaled.compile("--devices", 2, "--microbatches", 2, "--verify")
     assert scaled.symbols() == {"batch": {"min": 2, "max": 2, "divisible_by": 1}}
     assert "dimension 0 (batch) is 3, expected 2, where" in scaled.run(numbers(3, 8, 8), status=1)
@@ -301,6 +301,7 @@ def test_damaged_files(scaled):
                         (lambda: (path.touch(), os.truncate(path, 1 << 40)), "found 1099511627776 bytes, expected at most 16777216"),
                         (lambda: scaled.write({"traced": scaled.x}, version=2), "found version 2, expected 1"),
                         (lambda: scaled.write({"traced": scaled.x}, dimension([("x", 3)], 8)), "found dimension 3 of input x"),
+                        (lambda: scaled.write({}, dimension([("x", 1)], 8, parts="no")), "found parts"),
                         (lambda: scaled.write({}, dimension([("x", 1)], 8, 9)), "expected 8 among them")]:
         write()
         remedied(scaled, what)

@@ -221,6 +221,10 @@ Expected<WitnessedDimension> WitnessReader::readDimension(const Twine &where, co
       return damaged(where, Twine("found ") + key + " " + describeJson(found) + ", expected text");
     *text = found ? found->getAsString()->str() : "";
   }
+  auto parts = object->getBoolean("parts");
+  if (!parts)
+    return damaged(where, "found parts " + describeJson(object->get("parts")) + ", expected true or false");
+  dimension.parts = *parts;
   return dimension;
 }
 

@@ -29,6 +29,8 @@ struct WitnessedDimension {
   std::string below, above, between;
   /// Path of the module in which trace and module part; may be empty.
   std::string where;
+  /// Whether the trace was seen to differ from the module at another size, or to fail there.
+  bool parts = false;
 };
 
 /// A tensor that the module returned: `whole`, or what `Projection.h` makes of a large one.

@@ -4,7 +4,6 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include <array>
 
 namespace cleave {
 
@@ -71,16 +70,9 @@ static llvm::MapVector<StringRef, OpenDimension> openDimensions(const WitnessFil
   return all;
 }
 
-/// True if the trace was seen to part from the module at another size. Otherwise there was no time for one,
-/// or the module itself fails there; then passes say which operator that is, and may know other sizes.
-static bool partsElsewhere(const OpenDimension &open) {
-  return llvm::any_of(open.groups, [](const WitnessedDimension *group) {
-    return llvm::any_of(std::array{group->below, group->above, group->between},
-                        [](StringRef reason) { return reason.contains("the trace "); });
-  });
-}
-
-/// The sizes of all groups; nothing if the dimension was not compared.
+/// The sizes of all groups; nothing if the dimension was not compared. A single size is a limit only where
+/// the trace was seen to differ from the module at another one. Otherwise there was no time for one, or the
+/// module itself fails there; then passes say which operator that is, and may know other sizes.
 static std::optional<WitnessedRange> rangeOf(const OpenDimension &open) {
   if (open.isMissing || open.groups.empty())
     return std::nullopt;
@@ -88,7 +80,8 @@ static std::optional<WitnessedRange> rangeOf(const OpenDimension &open) {
   for (const WitnessedDimension *group : open.groups)
     if (range)
       range = range->intersectedWith(group->range);
-  if (range && range->isAlone(open.traced) && !partsElsewhere(open))
+  auto parts = [](const WitnessedDimension *group) { return group->parts; };
+  if (range && range->isAlone(open.traced) && llvm::none_of(open.groups, parts))
     return std::nullopt;
   if (range)
     range->min = std::max<int64_t>(range->min, 1);

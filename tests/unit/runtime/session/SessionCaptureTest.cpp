@@ -125,7 +125,7 @@ TEST_F(SessionCaptureTest, CallsWholeHooksOnce) {
     EXPECT_EQ(context.samples, 5);
     return value.flip(0);
   };
-  options.hooks = {{"hidden", flip, /*isWhole=*/true}};
+  options.hooks = {{"hidden", flip, /*takesWholeBatch=*/true}};
   const CapturedRequest found = llvm::cantFail(session->capture({x}, options));
   EXPECT_TRUE(isClose(found.outputs[0], model.yOf(model.hiddenOf(x).flip(0))));
   EXPECT_EQ(calls, 1);

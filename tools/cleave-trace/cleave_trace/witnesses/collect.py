@@ -338,7 +338,7 @@ class Collector:
         for dimension in self.dimensions:
             reasons = [reason for reason in (dimension.below, dimension.above, dimension.between) if "the trace" in reason]
             reasons.sort(key=lambda reason: "the trace fails" in reason)
-            if reasons:
+            if dimension.parts and reasons:
                 what = f"stays {dimension.traced}" if dimension.min == dimension.max else dimension.range()
                 place = f"; they part in {dimension.where}" if dimension.where else ""
                 self.notes.append(f"{dimension.name} {what}: {reasons[0]}{place}")

@@ -89,7 +89,7 @@ class RangeFinder:
                 break
             if size >= 1 and size != self.traced and self.affords(size):
                 self.ok(size)
-        return any(size != self.traced for size in self.good) or any(outcome.parts for outcome in self.bad.values())
+        return any(size != self.traced for size in self.good) or self.parts
 
     def guard_step(self):
         """The least step from the traced size at which all guards hold."""
@@ -281,7 +281,12 @@ class RangeFinder:
         if step > 1:
             size = next((size for size in sorted(self.bad, key=lambda size: abs(size - self.traced)) if size % step), None)
             between = self.reason(size) if size else ""
-        return Dimension([list(pair) for pair in self.group.dims], self.traced, least, greatest, step, below, above, between)
+        return Dimension([list(pair) for pair in self.group.dims], self.traced, least, greatest, step, below, above, between,
+                         parts=self.parts)
+
+    @property
+    def parts(self):
+        return any(outcome.parts for outcome in self.bad.values())
 
     def reason(self, size):
         if size in self.bad:
@@ -298,7 +303,8 @@ class RangeFinder:
         others = sorted((size for size in self.bad if not self.bad[size].parts), key=lambda size: abs(size - self.traced))
         below = next((self.reason(size) for size in (*parting, *others) if size < self.traced), "")
         above = next((self.reason(size) for size in (*parting, *others) if size > self.traced), "")
-        return Dimension([list(pair) for pair in self.group.dims], self.traced, self.traced, self.traced, 1, below, above)
+        return Dimension([list(pair) for pair in self.group.dims], self.traced, self.traced, self.traced, 1, below, above,
+                         parts=bool(parting))
 
     def parting_size(self):
         """A size near the traced one at which the module runs and the trace does not follow it."""

@@ -44,6 +44,7 @@ class Dimension:
     above: str = ""
     between: str = ""
     where: str = ""
+    parts: bool = False  # whether the trace was seen to differ from the module at another size
     name: str = ""
 
     def allows(self, size):
@@ -56,7 +57,7 @@ class Dimension:
 
     def freeze(self, reason):
         self.min = self.max = self.traced
-        self.divisible_by, self.below, self.above, self.between = 1, "", reason, ""
+        self.divisible_by, self.below, self.above, self.between, self.parts = 1, "", reason, "", True
 
     def range(self):
         least = f"is at least {self.min}" if self.max == 2**63 - 1 else f"is {self.min} to {self.max}"
@@ -65,7 +66,7 @@ class Dimension:
     def description(self):
         return {"dims": [list(pair) for pair in self.dims], "traced": self.traced, "min": self.min, "max": self.max,
                 "divisible_by": self.divisible_by, "below": self.below, "above": self.above, "between": self.between,
-                "where": self.where}
+                "where": self.where, "parts": self.parts}
 
     @property
     def why(self):
