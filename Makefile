@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo witnesses captures gradients rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo witnesses captures transformer-lens gradients rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -122,6 +122,12 @@ witnesses: build ## traces of many architectures against their modules at other 
 # Outputs of modules, captured and edited over several meshes, against forward hooks. Some hours, and it goes on where it was stopped.
 captures: build ## outputs of modules of many architectures against forward hooks
 	.venv/bin/python tests/zoo/captures.py $(ZOO)
+
+# Hook points of TransformerLens, read, edited and patched over several meshes, against its own, into docs/transformer-lens.md.
+# Downloads TransformerLens when it first runs. Half an hour, and it goes on where it was stopped; LENS="--only Bridge --again Bridge"
+# repeats a part.
+transformer-lens: build ## hook points of TransformerLens against its own cache and hooks
+	.venv/bin/python tests/zoo/transformer_lens.py $(LENS)
 
 # Gradients of the same architectures in training mode against PyTorch's. Some hours, and it goes on where it was stopped.
 gradients: build ## gradients of many architectures against PyTorch's

@@ -48,8 +48,11 @@ public:
 
   LogicalResult run() {
     for (auto boundary : llvm::make_early_inc_range(block.getOps<BoundaryOp>()))
-      if (Operation *maker = boundary.getValue().getDefiningOp(); maker && unitOf(maker))
+      if (Operation *maker = boundary.getValue().getDefiningOp(); maker && unitOf(maker)) {
+        if (!boundary.getValue().hasOneUse())
+          keepApart(boundary, maker);
         observeBoundary(boundary);
+      }
     for (Operation &op : block.without_terminator())
       if (auto own = unitOf(&op); own && !isa<ObserveOp>(op) && failed(cloneInto(&op, *own)))
         return failure();
@@ -69,6 +72,16 @@ private:
   static std::optional<Unit> unitOf(Operation *op) {
     auto stage = stageOf(op);
     return stage ? std::optional(Unit{*stage, phaseOf(op)}) : std::nullopt;
+  }
+
+  /// Gives the boundary an alias of its value, so that an edit does not reach other readers of the value: CSE
+  /// may have merged it with that of another module or call.
+  static void keepApart(BoundaryOp boundary, Operation *maker) {
+    OpBuilder b(boundary);
+    auto alias =
+        OperatorOp::create(b, boundary.getLoc(), "aten.alias", boundary.getValue(), boundary.getType());
+    alias->setDiscardableAttrs(maker->getDiscardableAttrDictionary());
+    boundary.getValueMutable().assign(alias->getResult(0));
   }
 
   UnitUnderConstruction &unit(Unit own) {

@@ -107,7 +107,10 @@ struct StripBoundaries : impl::StripBoundariesBase<StripBoundaries> {
     if (failed(patterns))
       return signalPassFailure();
     numberCalls(getOperation());
-    auto isKept = [&](BoundaryOp boundary) { return patterns->match(boundary.getPath()); };
+    // A path names all calls of its modules.
+    auto isKept = [&](BoundaryOp boundary) {
+      return patterns->match(boundary.getPath()) || patterns->match(withoutCalls(boundary.getPath()));
+    };
     // First, since values that become one are then seen to.
     if (!keepGradientStops)
       removeGradientStops(getOperation());

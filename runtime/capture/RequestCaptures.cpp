@@ -38,8 +38,10 @@ Error RequestCaptures::checkReplacement(const ResolvedCaptures::Replacement &rep
   const plan::CapturePoint &point = pointOf(replacement.point);
   const at::Tensor &value = replacement.value;
   const plan::TensorType &type = *point.type;
-  bool fits = value.defined() && dtypeOf(value.scalar_type()) == type.dtype && type.ranked &&
-              size_t(value.dim()) == type.dims.size();
+  // Of a type that is only known when running, any tensor.
+  bool fits = value.defined() &&
+              (type.dtype == plan::DType::Unknown || dtypeOf(value.scalar_type()) == type.dtype) &&
+              (!type.ranked || size_t(value.dim()) == type.dims.size());
   for (size_t dim = 0; fits && dim < type.dims.size(); ++dim) {
     // Sizes of the whole request.
     const auto size = plan::evaluate(*type.dims[dim], microbatches.wholeSymbols());

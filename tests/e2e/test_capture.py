@@ -258,3 +258,32 @@ def test_a_request_that_stops_leaves_states(compiler, tmp_path):
     # One more call than the saved state, though the request ran twice.
     expected = module.linear(x).detach() + 1 + 1
     assert_close(load_file(tmp_path / "hooks.safetensors")["output"], expected)
+
+
+class Chosen(nn.Module):
+    """Rows that values choose, so that types after it are known only when running; one norm is called three times."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.chosen, self.head = nn.LayerNorm(8), nn.Identity(), nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = torch.exp(self.norm(x)) + torch.tanh(self.norm(x)) * torch.sigmoid(self.norm(x))
+        return self.head(self.chosen(x[x.sum(1) > 2.5]))
+
+
+def chosen():
+    torch.manual_seed(0)
+    return Chosen(), (torch.randn(6, 8),)
+
+
+@pytest.mark.parametrize("mesh", ["pp=2", "tp=2"])
+@pytest.mark.parametrize("names", [["chosen"], ["norm"], ["norm#2"], ["norm", "norm#2", "norm#3"]])
+def test_declared_calls_and_values_of_unknown_type_are_replaced(names, mesh, trace_model, tmp_path):
+    model = trace_model(f"{__file__}:chosen")
+    cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "--capture-points", "norm", "-o", tmp_path / "plan")
+    module, inputs = chosen()
+    expected = recorded(module, lambda: module(*inputs))
+    save_file({name: expected[name].flip(0).contiguous() for name in names}, tmp_path / "given.safetensors")
+    found = captured(tmp_path / "plan", model, tmp_path, "--replace", tmp_path / "given.safetensors")
+    assert_close(found["output"], edited(module, lambda: module(*inputs), {name: lambda value: value.flip(0) for name in names}))

@@ -194,6 +194,15 @@ def test_autograd_functions_are_inlined(module_file, tmp_path):
     assert torch.equal(load_file(tmp_path / "m.outputs.safetensors")["output"], torch.full((2,), 2.0))
 
 
+def test_properties_are_not_read(module_file, tmp_path):
+    assert trace(f"{module_file}:stacking", "-o", tmp_path / "m.pt") == 0
+
+
+def test_names_that_are_words_of_python_are_renamed(module_file, tmp_path):
+    assert trace(f"{module_file}:reserved", "-o", tmp_path / "m.pt") == 0
+    assert set(torch.jit.load(tmp_path / "m.pt").state_dict()) == {"0.in_.weight", "0.in_.bias"}
+
+
 def test_folder_brings_its_own_weights(tmp_path):
     saved = original("BertModel", "BertConfig", TINY["bert"], seed=5)
     saved.save_pretrained(tmp_path / "saved")

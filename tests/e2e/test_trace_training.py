@@ -1,7 +1,5 @@
 """cleave-trace --train alone."""
 
-import runpy
-
 import json
 import runpy
 

@@ -56,6 +56,26 @@ class Doubler(nn.Module):
     def forward(self, x):
         return Doubling.apply(x)
 
+class Stacking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 2)])
+
+    @property
+    def weights(self):
+        return torch.stack([layer.weight for layer in self.layers])
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x))
+
+class Reserved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.add_module("in", nn.Linear(4, 4))
+
+    def forward(self, x):
+        return getattr(self, "in")(x)
+
 class Counter(nn.Module):
     count = 0
     def forward(self, x):
@@ -149,6 +169,8 @@ same_names = lambda: (Sum(), {"x": {1: torch.ones(2), "1": torch.ones(2)}})
 same_paths = lambda: (Sum(), {"x": {"a.b": torch.ones(2), "a": {"b": torch.ones(2)}}})
 same_outputs = lambda: (SameOutputs(), torch.ones(2))
 doubler = lambda: (Doubler(), torch.ones(2))
+stacking = lambda: (Stacking(), torch.ones(2, 4))
+reserved = lambda: (nn.Sequential(Reserved()), torch.ones(2, 4))
 counter = lambda: (Counter(), torch.ones(2))
 opaque = lambda: (Opaque(), torch.ones(2))
 quiet = lambda: (Quiet(), torch.ones(2))

@@ -49,3 +49,21 @@ func.func @repeated(%x: tensor<2xf32>) -> tensor<2xf32> {
   %1 = aten.add.Tensor(%0, %p, %one) {cleave.stage_index = 1 : i64} : (tensor<2xf32>, tensor<2xi64>, i64) -> tensor<2xf32>
   return %1 : tensor<2xf32>
 }
+
+// A declared value that others read, too, is an alias of its own, so that an edit reaches the module's readers alone.
+// CHECK-LABEL: func.func @apart(
+// CHECK: %[[R:.*]] = aten.relu
+// CHECK-NEXT: %[[A:.*]] = aten.alias(%[[R]])
+// CHECK-NEXT: cleave.observe %[[A]] "norm" output 0 call 0 {declared} : tensor<2xf32>
+// CHECK-NEXT: aten.neg(%[[A]])
+// CHECK-NEXT: %[[B:.*]] = aten.alias(%[[R]])
+// CHECK-NEXT: cleave.observe %[[B]] "norm#2" output 0 call 1 {declared} : tensor<2xf32>
+// CHECK-NEXT: aten.tanh(%[[B]])
+func.func @apart(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  %0 = aten.relu(%x) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = cleave.boundary %0 "norm" output 0 {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = aten.neg(%1) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %3 = cleave.boundary %0 "norm#2" output 0 {call = 1 : i64, cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  %4 = aten.tanh(%3) {cleave.stage_index = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %2, %4 : tensor<2xf32>, tensor<2xf32>
+}

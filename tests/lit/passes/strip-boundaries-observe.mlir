@@ -80,3 +80,17 @@ func.func @none(%x: tensor<2xf32>, %c: i1) -> tensor<2xf32> {
   %6 = cleave.boundary %2 "kept" output 0 : (tensor<2xf32>) -> tensor<2xf32>
   return %6 : tensor<2xf32>
 }
+
+// -----
+
+// A path keeps all calls of its module.
+// CHECK-LABEL: func.func @kept_calls(
+// CHECK: cleave.boundary %{{.*}} "kept" output 0 :
+// CHECK: cleave.boundary %{{.*}} "kept#2" output 0 {call = 1 : i64}
+func.func @kept_calls(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = aten.relu(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = cleave.boundary %0 "kept" output 0 : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = aten.tanh(%1) : (tensor<2xf32>) -> tensor<2xf32>
+  %3 = cleave.boundary %2 "kept#2" output 0 : (tensor<2xf32>) -> tensor<2xf32>
+  return %3 : tensor<2xf32>
+}

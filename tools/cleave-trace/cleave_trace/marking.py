@@ -8,6 +8,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import keyword
 import types
 from collections.abc import MutableMapping
 
@@ -40,6 +41,25 @@ def alias(value):
         items = [alias(item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
+
+
+def rename_reserved(root):
+    """Puts a `_` behind names of submodules that are words of Python, such as `in`: a file of TorchScript could not be read.
+
+    Code that asks for the module by its own name still finds it.
+    """
+    for module in list(root.modules()):
+        renamed = {name: f"{name}_" for name in module._modules if keyword.iskeyword(name)}
+        if not renamed or isinstance(module, torch.jit.ScriptModule):
+            continue
+        module._modules = {renamed.get(name, name): child for name, child in module._modules.items()}
+        cls = type(module)
+
+        def find(self, name, renamed=renamed, cls=cls):
+            return self._modules[renamed[name]] if name in renamed else cls.__getattr__(self, name)
+
+        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        module.__class__ = type(cls.__name__, (cls,), {"__getattr__": find, **names})
 
 
 def mark_outputs(root):

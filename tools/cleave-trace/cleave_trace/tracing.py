@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import inspect
 import time
 
 import torch
@@ -43,6 +44,28 @@ def no_fused_layers():
         torch.backends.mha.set_fastpath_enabled(before)
 
 
+@contextlib.contextmanager
+def properties_unread():
+    """Within it, torch.jit.trace reads no property of a module. It reads all attributes, to find methods marked as exported.
+
+    A property may fail, or copy all weights to stack them.
+    """
+    internal = torch._jit_internal
+
+    def is_exported(item):
+        return callable(item) and internal.get_torchscript_modifier(item) is internal.FunctionModifiers.EXPORT
+
+    def has_exported_methods(module):
+        return any(is_exported(inspect.getattr_static(module, name, None)) for name in dir(module))
+
+    before = internal.module_has_exports
+    internal.module_has_exports = has_exported_methods
+    try:
+        yield
+    finally:
+        internal.module_has_exports = before
+
+
 @torch.no_grad()
 def trace(module, example, seed=0, train=False):
     """Traces `module` on `example`: a tensor, a tuple of positional arguments or a dictionary of keyword arguments.
@@ -71,12 +94,14 @@ def trace(module, example, seed=0, train=False):
     restore_buffers()
 
     inputs = marking.take_tensors_only(module, bound)
+    marking.rename_reserved(module)
     marking.mark_outputs(module)
     values = tuple(inputs.values())
 
     def record(values):
         functions = marking.functions_inlined(gradients.check_function if train else None)
-        with functions, no_fused_layers(), gradients.tracing_gradients() if train else contextlib.nullcontext():
+        own_gradients = gradients.tracing_gradients() if train else contextlib.nullcontext()
+        with functions, no_fused_layers(), properties_unread(), own_gradients:
             return answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
                           "TorchScript cannot trace the module", seed)
 
