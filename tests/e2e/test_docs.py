@@ -1,6 +1,7 @@
 """The commands in README.md and docs/*.md work, and print what is shown below them.
 
-A block marked `sh` is run, block after block in one folder a page; one marked `console` below it holds what it prints.
+A block marked `sh` is run, block after block in one folder a page; one marked `console` below it holds what it prints. One marked
+`sh make TARGET` needs more packages, and is run by that target.
 """
 
 import dataclasses
@@ -80,6 +81,9 @@ def test_commands_work(page, tmp_path):
         elif block.language == "sh no-run":
             commands = [line.split("#")[0].strip() for line in block.text.splitlines()]
             assert all(SET_UP.fullmatch(command) for command in commands if command), f"{page.name}:{block.line}: run it"
+        elif block.language.startswith("sh make "):
+            target = block.language.removeprefix("sh make ")
+            assert re.search(rf"^{target}:", (SOURCE / "Makefile").read_text(), re.MULTILINE), f"{page.name}:{block.line}: no target"
         elif block.language == "console":
             assert printed is not None, f"{page.name}:{block.line}: no commands above it"
             assert_shown(printed, block, page)

@@ -94,6 +94,8 @@ def main():
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
     options.work.mkdir(parents=True, exist_ok=True)
+    install("transformer_lens")
+    run_page(options)
     found = []
     for kind in KINDS:
         names = re.findall(r'"(\w+)"', re.search(r"^NAMES = \((.*?)\)$", (HERE / "lens" / kind.file).read_text(), re.M | re.S)[1])
@@ -113,6 +115,19 @@ def main():
     for entry in unknown:
         print("unknown:", *entry, file=sys.stderr)
     sys.exit(bool(unknown) or any(result.wrong for result in found))
+
+
+def run_page(options):
+    """Runs the commands of the page that `make transformer-lens` answers for, with its file lens.py."""
+    folder = options.work / "page"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "build").symlink_to(SOURCE / "build")
+    for kind, block in re.findall(r"^```(.*?)\n(.*?)^```", PAGE.read_text(), re.M | re.S):
+        if kind == "python":
+            (folder / "lens.py").write_text(block)
+        elif kind == "sh make transformer-lens":
+            subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, check=True)
 
 
 @dataclasses.dataclass
