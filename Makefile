@@ -116,7 +116,7 @@ zoo: build ## many architectures against their originals
 
 # Plans that `compile --verify` accepts against the modules at other sizes and values. Some hours, and it goes on where it was stopped.
 witnesses: build ## traces of many architectures against their modules at other sizes and values
-	.venv/bin/python tests/zoo/python_decisions.py
+	.venv/bin/python tests/zoo/python_decisions.py --plans
 	.venv/bin/python tests/zoo/witnesses.py $(ZOO)
 
 # Outputs of modules, captured and edited over several meshes, against forward hooks. Some hours, and it goes on where it was stopped.

@@ -66,7 +66,7 @@ TorchScriptImporter::importGraph(const torch::jit::Graph &graph, ArrayRef<Bindin
     auto *value = std::get_if<Value>(&result);
     // A tracer that marks module outputs has done so inside; otherwise the values that leave the module are
     // marked.
-    if (value && isModuleCall && frames.back().boundaries == 0 && isTensorLike(value->getType()) &&
+    if (value && isModuleCall && !frames.back().isMarked && isTensorLike(value->getType()) &&
         !frames.back().path.empty())
       result = b.create<BoundaryOp>(location(), value->getType(), *value, frames.back().path,
                                     int64_t(results.size()))
@@ -225,7 +225,7 @@ LogicalResult TorchScriptImporter::importFunctionCall(Node *node, Scope &scope) 
                    << " with max_norm, which TorchScript leaves out of scripted "
                    << "code; trace the model, or keep the norms of the weights yourself";
   Frame frame = frames.back();
-  frame.boundaries = 0;
+  frame.isMarked = false;
   if (code->graph()->inputs().size() != arguments.size() ||
       code->graph()->outputs().size() != node->outputs().size())
     return error() << "calls " << type->function()->name() << " with " << arguments.size()
@@ -317,12 +317,20 @@ LogicalResult TorchScriptImporter::importBoundary(Node *node, Scope &scope) {
   if (failed(value))
     return failure();
   Frame &frame = frames.back();
-  if (frame.path.empty())
+  // Output n of a module has n + 1 marks in a row, since a trace lacks the outputs that nobody reads.
+  auto isMark = [](const Node *node) { return node->kind() == c10::aten::alias; };
+  auto &uses = node->output()->uses();
+  const bool isLast = llvm::none_of(uses, [&](const torch::jit::Use &use) { return isMark(use.user); });
+  if (frame.path.empty() || !isLast) {
     scope[node->output()] = *value;
-  else
-    scope[node->output()] =
-        b.create<BoundaryOp>(location(), value->getType(), *value, frame.path, frame.boundaries++)
-            .getResult();
+    return success();
+  }
+  int64_t index = 0;
+  for (const Node *mark = node->input()->node(); isMark(mark); mark = mark->input()->node())
+    ++index;
+  frame.isMarked = true;
+  scope[node->output()] =
+      b.create<BoundaryOp>(location(), value->getType(), *value, frame.path, index).getResult();
   return success();
 }
 

@@ -68,7 +68,8 @@ private:
     std::string path;
     /// The module's path in the model.
     std::string objectPath;
-    int64_t boundaries = 0;
+    /// Whether a tracer has marked outputs of the module.
+    bool isMarked = false;
   };
   using Node = torch::jit::Node;
   using Result = mlir::LogicalResult;

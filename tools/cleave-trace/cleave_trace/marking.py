@@ -8,6 +8,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import itertools
 import keyword
 import types
 from collections.abc import MutableMapping
@@ -28,17 +29,23 @@ def replace_forward(module, forward):
     module.__class__ = type(cls.__name__, (cls,), {"forward": forward, **names})
 
 
-def alias(value):
-    """`value` with an `aten::alias`, which copies nothing, on each of its tensors."""
+def alias(value, numbers=None):
+    """`value` with `aten::alias`, which copies nothing, on each of its tensors: once on the first, twice on the second.
+
+    A trace drops the outputs that nobody reads, so that their order does not say which of them another one is.
+    """
+    numbers = numbers or itertools.count(1)
     if isinstance(value, torch.Tensor):
-        return torch.ops.aten.alias(value)
+        for _ in range(next(numbers)):
+            value = torch.ops.aten.alias(value)
+        return value
     if isinstance(value, MutableMapping):
         aliased = copy.copy(value)
         for key, child in value.items():
-            aliased[key] = alias(child)
+            aliased[key] = alias(child, numbers)
         return aliased
     if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
-        items = [alias(item) for item in value]
+        items = [alias(item, numbers) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
