@@ -1,5 +1,6 @@
 //===- AssignSchedule.cpp - Ranks and micro-batches -----------------------===//
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "ir/ParkedObserves.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/machine/MachineFile.h"
@@ -23,7 +24,24 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   using AssignScheduleBase::AssignScheduleBase;
 
   void runOnOperation() override {
-    ParkedObserves parked(getOperation());
+    llvm::DenseSet<Value> dependent;
+    {
+      ParkedObserves parked(getOperation());
+      assign(dependent);
+    }
+    // They are no capture points: values of parts, concatenated, are not that of the whole batch.
+    for (Operation &op : llvm::make_early_inc_range(getOperation().getBody().front())) {
+      if (auto observe = dyn_cast<ObserveOp>(op); observe && dependent.contains(observe.getValue())) {
+        observe.erase();
+      } else if (auto boundary = dyn_cast<BoundaryOp>(op);
+                 boundary && dependent.contains(boundary.getValue())) {
+        boundary.replaceAllUsesWith(boundary.getValue());
+        boundary.erase();
+      }
+    }
+  }
+
+  void assign(llvm::DenseSet<Value> &dependent) {
     func::FuncOp function = getOperation();
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
@@ -49,10 +67,12 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     const int64_t largest = llvm::divideCeil(shapes.sizes().lookup(batch), parts);
     auto seconds = secondsAt(parts > 1 ? shapes.resized(batch, largest) : shapes, groups);
     StringAttr split, reason;
-    if (parts > 1)
+    if (parts > 1) {
       split = b.getStringAttr(batch);
-    else if (obstacle)
+      dependent = valuesThatDependOnSplit(function, batch);
+    } else if (obstacle) {
       reason = b.getStringAttr(obstacle->describe());
+    }
     setDecision<ScheduleAttr>(function, ScheduleAttr::get(b.getContext(), ranks, dp, count, split, reason,
                                                           b.getDenseF64ArrayAttr(seconds),
                                                           /*order=*/nullptr));

@@ -38,4 +38,16 @@ std::optional<BatchObstacle> findBatchObstacle(func::FuncOp function, StringRef 
   return found;
 }
 
+llvm::DenseSet<Value> valuesThatDependOnSplit(func::FuncOp function, StringRef name) {
+  BatchWalk walk(function, name);
+  llvm::DenseSet<Value> found;
+  if (walk.run())
+    return found;
+  for (Operation &op : function.getBody().front())
+    for (Value result : op.getResults())
+      if (walk.dependsOnSplit(result))
+        found.insert(result);
+  return found;
+}
+
 } // namespace cleave

@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_SHARDING_BATCHANALYSIS_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringRef.h"
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ struct BatchObstacle {
 /// An operator without a rule is an obstacle, as is control flow that uses the dimension. A function with
 /// kSplitBatchAttr has none in that dimension.
 std::optional<BatchObstacle> findBatchObstacle(mlir::func::FuncOp function, llvm::StringRef name);
+
+/// Values of a function that can be split whose parts, concatenated, are not the value of the whole batch,
+/// such as rows that are sorted by expert. None if the function cannot be split.
+llvm::DenseSet<mlir::Value> valuesThatDependOnSplit(mlir::func::FuncOp function, llvm::StringRef name);
 
 /// The dimension of a tensor type that holds dimension `name` as its major factor; nothing if there is none,
 /// or if the type depends on `name` in another way.

@@ -48,6 +48,11 @@ public:
   bool isOfBatchSize(mlir::Value value) const { return numbers.contains(value); }
   /// True if it is proportional to the batch's size.
   bool isProportionalToBatchSize(mlir::Value value) const;
+  /// True if values of parts of the batch, concatenated, are not the value of the whole batch: they depend on
+  /// a sort of its rows, or are indices of them.
+  bool dependsOnSplit(mlir::Value value) const {
+    return permutation.sortOf(value) || positions.contains(value);
+  }
   /// How the results of parts give the result of the call, which reduces over the batch in all operands that
   /// hold it; nothing if it does not.
   std::optional<Reduction> reductionOf(OperatorOp op) const;

@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from capturing import recorded
 from conftest import MIXTRAL, cleave
 from launching import run_ranks, same_bits
 
@@ -97,6 +98,31 @@ def test_mixtral_in_processes(mesh, trace_model, tmp_path):
         assert torch.allclose(load_file(local)[name], tensor, atol=1e-5), name
     run_ranks(4, plan, "--inputs", model.inputs, "--outputs", outputs, "--check-types")
     assert same_bits(load_file(outputs), load_file(local))
+
+
+class Activated(Experts):
+    def __init__(self):
+        super().__init__()
+        self.activation = nn.Tanh()
+
+    def rows(self, rows, keys):
+        return self.activation(rows)
+
+
+def activated():
+    return Activated(), X
+
+
+@pytest.mark.parametrize("options, points", [((), {"gate", "activation"}), (("--mesh", "dp=2"), {"gate"})])
+def test_sorted_rows_of_parts_are_no_capture_points(options, points, trace_model, tmp_path):
+    model, plan, outputs = trace_model(f"{__file__}:activated"), tmp_path / "model.plan", tmp_path / "values.safetensors"
+    cleave("compile", model.path, "--inputs", model.inputs, *options, "-o", plan)
+    cleave("run", plan, "--inputs", model.inputs, "--outputs", outputs, "--capture", "*")
+    found, module = load_file(outputs), Activated()
+    expected = recorded(module, lambda: module(X))
+    assert found.keys() - {"output"} == points
+    for name in points:
+        assert torch.allclose(found[name], expected[name], atol=1e-5), name
 
 
 # What mixes samples ---------------------------------------------------------------------------------------------------------
