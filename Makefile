@@ -127,7 +127,7 @@ captures: build ## outputs of modules of many architectures against forward hook
 # Downloads TransformerLens when it first runs. Half an hour, and it goes on where it was stopped; LENS="--only Bridge --again Bridge"
 # repeats a part.
 transformer-lens: build ## hook points of TransformerLens against its own cache and hooks
-	.venv/bin/python tests/zoo/transformer_lens.py $(LENS)
+	.venv/bin/python tests/zoo/hook_points.py $(LENS)
 
 # Gradients of the same architectures in training mode against PyTorch's. Some hours, and it goes on where it was stopped.
 gradients: build ## gradients of many architectures against PyTorch's

@@ -7,7 +7,8 @@
 
 namespace cleave {
 
-/// MLIR's `canonicalize` and `cse`, which do as if there were no observes (ir/ParkedObserves.h).
+/// MLIR's `canonicalize` and `cse` under the same names, around ParkedObserves, which takes `cleave.observe`
+/// out of the IR and listens to what is replaced; MLIR's own passes take no listener.
 std::unique_ptr<mlir::Pass> createCanonicalize();
 std::unique_ptr<mlir::Pass> createCse();
 

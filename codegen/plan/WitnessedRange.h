@@ -10,7 +10,8 @@
 
 namespace cleave::plan {
 
-/// Sizes of a dynamic dimension at which a trace was compared with the module that it was made from.
+/// Sizes of a dynamic dimension at which trace and module agree: they were compared there, or guards cover
+/// the sizes between and beyond those that were.
 struct WitnessedRange {
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
@@ -20,7 +21,7 @@ struct WitnessedRange {
   /// True if `size` is contained, and no other size is.
   bool isAlone(int64_t size) const;
   bool isAnySize() const { return min <= 1 && max == kNoLimit && divisibleBy == 1; }
-  /// The sizes in both; nothing if they are too many to count.
+  /// The sizes in both; nothing if the least common multiple of the two `divisibleBy` overflows.
   std::optional<WitnessedRange> intersectedWith(const WitnessedRange &other) const;
   /// `4 to 16 in multiples of 4`, `128`, `2 or more`, `any size`.
   std::string str() const;

@@ -19,11 +19,11 @@ Error checkWritable(const plan::Plan &plan, uint32_t index) {
   const plan::CapturePoint &point = *plan.capture_points[index];
   if (point.writable)
     return Error::success();
-  return llvm::createStringError(
-      "capture point " + point.path +
-      ": found a value that the module itself, or another one with an equal value, reads later, so that "
-      "another cannot take its place; compile with --capture-points '" +
-      point.path + "', which keeps it apart");
+  return llvm::createStringError("capture point " + point.path +
+                                 ": found a value that the module itself, or another one whose equal value "
+                                 "was merged with it, reads later, "
+                                 "expected one that can be replaced; compile with --capture-points '" +
+                                 point.path + "', which keeps it apart");
 }
 
 std::optional<uint32_t> RequestCaptures::batchDimOf(const plan::CapturePoint &point) const {
@@ -74,22 +74,22 @@ llvm::Expected<std::shared_ptr<RequestCaptures>> RequestCaptures::create(const p
     if (Error error = checkWritable(plan, hook.point))
       return error;
   const int32_t batch = plan.signatures[signature]->batch;
-  auto needsParts = [&](uint32_t index) {
+  auto cannotBeJoined = [&](uint32_t index) {
     return microbatches.count() > 1 && !plan::isSplittable(*plan.capture_points[index]->type, batch);
   };
-  auto checkParts = [&](uint32_t index) -> Error {
-    if (!needsParts(index))
+  auto checkJoinable = [&](uint32_t index) -> Error {
+    if (!cannotBeJoined(index))
       return Error::success();
     return llvm::createStringError("capture point " + plan.capture_points[index]->path +
-                                   ": found a value without a known batch dimension, so that parts of "
-                                   "micro-batches cannot be put together; compile without --microbatches "
-                                   "and data-parallel ranks");
+                                   ": found a type that does not say which dimension is the batch, "
+                                   "expected one along which micro-batches can be concatenated; compile "
+                                   "without --microbatches and data-parallel ranks");
   };
   for (const auto &captured : resolved.captured)
-    if (Error error = checkParts(captured.index))
+    if (Error error = checkJoinable(captured.index))
       return error;
   for (const auto &replacement : resolved.replacements)
-    if (Error error = checkParts(replacement.point))
+    if (Error error = checkJoinable(replacement.point))
       return error;
   return captures;
 }

@@ -46,8 +46,8 @@ struct ResolvedCaptures {
 /// Fails if nothing may take the place of the capture point's value.
 llvm::Error checkWritable(const plan::Plan &plan, uint32_t point);
 
-/// What a request reads and replaces, and the values that it has read so far. Threads of ranks use it at a
-/// time.
+/// What a request reads and replaces, and the values that it has read so far. Thread-safe: the threads of
+/// several ranks use one object.
 class RequestCaptures {
 public:
   /// Fails where a replacement does not fit the plan or the request's sizes, or a value is to be replaced
@@ -64,7 +64,7 @@ public:
 
   /// What a run of the forward program of `stage` on `tpRank` does. The result refers to this object,
   /// `microbatches` and `tensorGroup`.
-  /// \param microbatch   among those of all data-parallel ranks.
+  /// \param part         the micro-batch, among those of all data-parallel ranks.
   /// \param tensorGroup  null if it has one rank.
   Taps tapsOf(uint32_t stage, uint32_t tpRank, const MicrobatchSlice &part, const Microbatches &microbatches,
               Communicator *tensorGroup, const RequestStates &states);
@@ -89,7 +89,8 @@ private:
   using PartKey = std::tuple<size_t, uint32_t, uint32_t>;
 
   const plan::CapturePoint &pointOf(uint32_t index) const { return *plan.capture_points[index]; }
-  /// Whether micro-batches have parts of the value, and not all of them the same one.
+  /// The dimension along which micro-batches are concatenated; nothing if there is one micro-batch, or the
+  /// value has no batch.
   std::optional<uint32_t> batchDimOf(const plan::CapturePoint &point) const;
   /// The parts that `rank` reads, in the order in which it sends them.
   std::vector<PartKey> partsOf(uint32_t rank) const;

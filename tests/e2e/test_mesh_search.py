@@ -197,7 +197,7 @@ def test_a_plan_for_it_runs(model, latency):
     options = (model.name, *INPUTS, "--mesh", "auto", "--machine", put_machine(folder, 2, latency))
     report = cleave("compile", *options, "--verify", "--json", "-o", "new.plan", cwd=folder).json()
     forecast = cleave("simulate", *options, "--json", cwd=folder).json()
-    notes = [note for note in report["notes"] if not note.startswith("held to the trace alone")]  # Of --verify.
+    notes = [note for note in report["notes"] if not note.startswith("verified against the trace alone")]  # Of --verify.
     assert report["candidates"] == forecast["candidates"] and notes == forecast["notes"]
     assert report["error"] <= report["allowed"]
     # A plan remembers what was evaluated.

@@ -109,7 +109,7 @@ def chunked(tmp_path):
     return Traced(tmp_path, Chunked(), numbers(2, 8, 8))
 
 
-WHY = {"above": "at 9 the trace differs from the module by 10.4 in output", "where": "out", "parts": True}
+WHY = {"above": "at 9 the trace differs from the module by 10.4 in output", "where": "out", "diverges": True}
 SEQ = ("--dynamic", "x=_,seq,_")
 
 
@@ -166,7 +166,7 @@ def test_a_range_restricts_what_runs(scaled):
     scaled.write({"traced": scaled.x, "seq=12": numbers(2, 12, 8), "seq=16": numbers(2, 16, 8), "seq=20": numbers(2, 20, 8)},
                  dimension([("x", 0)], 2), dimension([("x", 1)], 8, 4, 16, divisible_by=4, between="at 9 the module fails"))
     result = scaled.compile("--dynamic", "x=batch,seq,_", "--verify")
-    assert ("note: seq: the trace was compared with the module at 4 to 16 in multiples of 4 (at 9 the module fails); run refuses "
+    assert ("note: seq: trace and module agree at 4 to 16 in multiples of 4 (at 9 the module fails); run refuses "
             "other sizes") in result.out
     assert SAME_ERROR + "3 sizes and values: " in result.out
     assert scaled.symbols() == {"batch": {"min": 1, "divisible_by": 1}, "seq": {"min": 4, "max": 16, "divisible_by": 4}}
@@ -187,7 +187,7 @@ def test_a_range_restricts_what_runs(scaled):
 
 def test_the_batch_of_microbatches(scaled):
     """Nobody asked for other sizes of it."""
-    scaled.write({"traced": scaled.x}, dimension([("x", 0)], 2, 2, 2, above="at 3 the trace differs from the module", parts=True))
+    scaled.write({"traced": scaled.x}, dimension([("x", 0)], 2, 2, 2, above="at 3 the trace differs from the module", diverges=True))
     scaled.compile("--devices", 2, "--microbatches", 2, "--verify")
     assert scaled.symbols() == {"batch": {"min": 2, "max": 2, "divisible_by": 1}}
     assert "dimension 0 (batch) is 3, expected 2, where" in scaled.run(numbers(3, 8, 8), status=1)
@@ -259,7 +259,7 @@ def test_warnings_are_repeated_where_a_size_varies(scaled):
 
 
 def test_no_file(scaled):
-    note = "held to the trace alone: found no file model.witnesses.safetensors beside the model; cleave-trace writes it"
+    note = "verified against the trace alone: found no file model.witnesses.safetensors beside the model; cleave-trace writes it"
     assert "held to" not in scaled.compile().out
     assert f"note: {note}\n" in scaled.compile("--verify").out
     assert cleave("verify", "model.plan", "--model", "model.pt", "--json", cwd=scaled.folder).json()["notes"] == [note]
@@ -301,7 +301,7 @@ def test_damaged_files(scaled):
                         (lambda: (path.touch(), os.truncate(path, 1 << 40)), "found 1099511627776 bytes, expected at most 16777216"),
                         (lambda: scaled.write({"traced": scaled.x}, version=2), "found version 2, expected 1"),
                         (lambda: scaled.write({"traced": scaled.x}, dimension([("x", 3)], 8)), "found dimension 3 of input x"),
-                        (lambda: scaled.write({}, dimension([("x", 1)], 8, parts="no")), "found parts"),
+                        (lambda: scaled.write({}, dimension([("x", 1)], 8, diverges="no")), "found diverges"),
                         (lambda: scaled.write({}, dimension([("x", 1)], 8, 9)), "expected 8 among them")]:
         write()
         remedied(scaled, what)
@@ -413,7 +413,7 @@ def test_a_traced_loop(trace, tmp_path):
 def test_a_traced_range(trace, tmp_path):
     compile = trace("positions")
     out = cleave(*compile, "--dynamic", "x=batch,seq,_", "--verify", cwd=tmp_path).out
-    assert SAME_ERROR in out and "seq: the trace was compared with the module at 1 to 24 (at 25 the module fails" in out
+    assert SAME_ERROR in out and "seq: trace and module agree at 1 to 24 (at 25 the module fails" in out
     save_file({"x": numbers(2, 25, 8)}, tmp_path / "longer.safetensors")
     assert "dimension 1 (seq) is 25, expected 1 to 24, where" in run_refused(tmp_path / "model.plan", "longer.safetensors")
     save_file({"x": numbers(5, 24, 8)}, tmp_path / "longest.safetensors")

@@ -12,7 +12,7 @@ from torch import nn
 from cleave_trace import cli, files, tracing
 from cleave_trace.errors import TraceError
 from cleave_trace.state import State
-from cleave_trace.witnesses import collect, dimensions, inputs, projection
+from cleave_trace.witnesses import collect, dimensions, projection, variations
 
 UNLIMITED = 2**63 - 1
 
@@ -82,7 +82,7 @@ def test_a_maximum_over_a_loop_is_frozen():
 def test_a_branch_bounds_the_range_and_names_the_module():
     found, groups = witnesses(nn.Sequential(nn.Linear(4, 4), module(long_branch)), torch.randn(2, 100, 4))
     assert (groups["input.1"].min, groups["input.1"].max, groups["input.1"].where) == (65, UNLIMITED, "1")
-    assert any(re.match(r"seq is at least 65: at 64 the trace differs .*; they part in 1$", note) for note in found.notes)
+    assert any(re.match(r"seq is at least 65: at 64 the trace differs .*; they diverge in 1$", note) for note in found.notes)
 
 
 def test_the_other_side_of_a_branch():
@@ -236,7 +236,7 @@ def test_an_item_is_refused():
         return x * x.sum().item()
 
     made = nn.Sequential(nn.Linear(4, 4), nn.Sequential(module(scale)))
-    assert refusal(made, torch.randn(2, 4)).startswith("1.0: the trace answers otherwise than the module when values of input")
+    assert refusal(made, torch.randn(2, 4)).startswith("1.0: trace and module return different outputs when values of input")
 
 
 def test_a_branch_by_sign_is_refused():
@@ -271,15 +271,15 @@ def test_places_of_image_tokens():
 
 def test_ids_stay_in_the_range_of_the_example():
     ids = torch.randint(3, 9, (4, 6))
-    for kind in inputs.KINDS:
-        found = inputs.changed({"ids": ids}, kind, 0)
+    for kind in variations.KINDS:
+        found = variations.changed({"ids": ids}, kind, 0)
         assert found is None or 3 <= found["ids"].min() and found["ids"].max() <= 8, kind
 
 
 def test_a_mask_keeps_its_kind():
     mask = torch.ones(2, 6, dtype=torch.long)
-    assert inputs.changed({"m": mask}, "mirrored", 0) is None
-    assert inputs.changed({"m": mask}, "trailing", 0)["m"].tolist() == [[1, 1, 1, 1, 0, 0], [1] * 6]
+    assert variations.changed({"m": mask}, "mirrored", 0) is None
+    assert variations.changed({"m": mask}, "trailing", 0)["m"].tolist() == [[1, 1, 1, 1, 0, 0], [1] * 6]
 
 
 # Options ----------------------------------------------------------------------------------------------------------------
@@ -450,7 +450,7 @@ def test_a_refused_trace_writes_nothing(run, tmp_path):
     status, out, err = run("item")
     assert status == 1 and not out and not (tmp_path / "m.pt").exists()
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and "modules.py:item: module: the trace answers otherwise" in errors[0]
+    assert len(errors) == 1 and "modules.py:item: module: trace and module return different outputs" in errors[0]
 
 
 def test_the_file_stays_small(run, tmp_path):

@@ -48,7 +48,7 @@ def serialization_id(model):
 def dimension(dims, traced, least=1, greatest=UNLIMITED, **more):
     return {"dims": [list(pair) for pair in dims], "traced": traced, "min": least, "max": greatest, "divisible_by": 1,
             "below": "", "above": "", "between": "", "where": "",
-            "parts": False, **more}
+            "diverges": False, **more}
 
 
 def path_beside(model):

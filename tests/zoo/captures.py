@@ -153,8 +153,8 @@ class Check:
             for name in dice.sample(names, min(EDITED, len(names))):
                 error = self.program("runHooks", "plan", self.inputs, "edited.safetensors", f"{kind}={name}")
                 if error:
-                    refused += "cannot take its place" in error
-                    if "cannot take its place" not in error:
+                    refused += "expected one that can be replaced" in error
+                    if "expected one that can be replaced" not in error:
                         wrong.append(f"{kind} {name}: {error}"[:200])
                     continue
                 try:

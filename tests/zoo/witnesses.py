@@ -123,7 +123,7 @@ class Check:
 
     def compare(self, named):
         """Counts of comparisons and what was wrong."""
-        from cleave_trace.witnesses import inputs as kinds
+        from cleave_trace.witnesses import variations
 
         dice, counts, wrong = random.Random(f"{SEED} {self.name}"), {"sizes": 0, "values": 0, "outside": 0}, []
         wanted = {"values": VALUES, "sizes": SIZES if named else 0}
@@ -132,10 +132,10 @@ class Check:
                 continue
             sizes = self.sizes(named, dice) if what == "sizes" else {}
             inputs = self.resized(named, sizes)
-            changed = kinds.changed(inputs, "drawn", SEED + number) or inputs
+            changed = variations.changed(inputs, "drawn", SEED + number) or inputs
             expected = self.module(changed)
             if expected is None:  # Drawn values that are not of the kind, such as lengths: the example's, in another order.
-                changed = kinds.changed(inputs, "swapped", SEED + number) or inputs
+                changed = variations.changed(inputs, "swapped", SEED + number) or inputs
                 expected = self.module(changed)
             if expected is None and what == "sizes":
                 changed, expected = inputs, self.module(inputs)

@@ -221,10 +221,11 @@ Expected<WitnessedDimension> WitnessReader::readDimension(const Twine &where, co
       return damaged(where, Twine("found ") + key + " " + describeJson(found) + ", expected text");
     *text = found ? found->getAsString()->str() : "";
   }
-  auto parts = object->getBoolean("parts");
-  if (!parts)
-    return damaged(where, "found parts " + describeJson(object->get("parts")) + ", expected true or false");
-  dimension.parts = *parts;
+  auto diverges = object->getBoolean("diverges");
+  if (!diverges)
+    return damaged(where,
+                   "found diverges " + describeJson(object->get("diverges")) + ", expected true or false");
+  dimension.diverges = *diverges;
   return dimension;
 }
 
@@ -405,8 +406,8 @@ Expected<FoundWitnesses> findWitnesses(StringRef model, StringRef serializationI
   FoundWitnesses found;
   const std::string path = witnessesBeside(model);
   if (path.empty()) {
-    found.missing =
-        "held to the trace alone: found no file " + name + " beside the model; cleave-trace writes it";
+    found.missing = "verified against the trace alone: found no file " + name +
+                    " beside the model; cleave-trace writes it";
     return found;
   }
   auto file = WitnessFile::read(path);

@@ -30,7 +30,7 @@ struct WitnessedDimension {
   /// Path of the module in which trace and module part; may be empty.
   std::string where;
   /// Whether the trace was seen to differ from the module at another size, or to fail there.
-  bool parts = false;
+  bool diverges = false;
 };
 
 /// A tensor that the module returned: `whole`, or what `Projection.h` makes of a large one.

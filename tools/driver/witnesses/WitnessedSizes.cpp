@@ -80,8 +80,8 @@ static std::optional<WitnessedRange> rangeOf(const OpenDimension &open) {
   for (const WitnessedDimension *group : open.groups)
     if (range)
       range = range->intersectedWith(group->range);
-  auto parts = [](const WitnessedDimension *group) { return group->parts; };
-  if (range && range->isAlone(open.traced) && llvm::none_of(open.groups, parts))
+  auto diverges = [](const WitnessedDimension *group) { return group->diverges; };
+  if (range && range->isAlone(open.traced) && llvm::none_of(open.groups, diverges))
     return std::nullopt;
   if (range)
     range->min = std::max<int64_t>(range->min, 1);
@@ -132,7 +132,7 @@ static Error checkFixed(const WitnessFile &file, const ModelInputs &inputs, std:
         return llvm::createStringError(found + ", expected " + group->range.str() +
                                        ", where the trace equals the module" + reason +
                                        "; trace at the size that you need");
-      notes.push_back(found + "; the trace was compared with the module at " + group->range.str());
+      notes.push_back(found + "; trace and module agree at " + group->range.str());
     }
   return Error::success();
 }
@@ -156,16 +156,16 @@ Expected<WitnessedSizes> WitnessedSizes::of(const WitnessFile &file, const Model
         return error;
     const std::string reason = reasonText(open.groups);
     if (!range->contains(open.traced)) {
-      result.notes.push_back((name + " is " + Twine(open.traced) +
-                              "; the trace was compared with the module at " + range->str() + reason)
-                                 .str());
+      result.notes.push_back(
+          (name + " is " + Twine(open.traced) + "; trace and module agree at " + range->str() + reason)
+              .str());
       continue;
     }
     result.ranges[name] = *range;
     if (!range->isAnySize())
-      result.notes.push_back((name + ": the trace was compared with the module at " + range->str() + reason +
-                              "; run refuses other sizes")
-                                 .str());
+      result.notes.push_back(
+          (name + ": trace and module agree at " + range->str() + reason + "; run refuses other sizes")
+              .str());
   }
   if (Error error = checkFixed(file, inputs, result.notes))
     return error;
@@ -178,8 +178,7 @@ WitnessedSizes WitnessedSizes::ignored(const WitnessFile &file, const ModelInput
     result.hasOpened |= name != inputs.autoDynamic;
     const auto range = rangeOf(open);
     if (range && !range->isAnySize())
-      result.notes.push_back((name +
-                              " is open beyond the sizes at which the trace was compared with the module: " +
+      result.notes.push_back((name + " is dynamic beyond the sizes at which trace and module agree: " +
                               range->str() + reasonText(open.groups))
                                  .str());
   }

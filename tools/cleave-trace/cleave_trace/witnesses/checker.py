@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cleave_trace import tracing
 from cleave_trace.errors import one_line
-from cleave_trace.witnesses import inputs as kinds
+from cleave_trace.witnesses import variations
 
 SAME, DIFFERS, TRACE_FAILS, MODULE_FAILS = "same", "differs", "trace fails", "module fails"
 # Of the largest value of an output, as in tracing; outputs of small values are not held to 1.
@@ -28,7 +28,7 @@ class Outcome:
         return self.kind == SAME
 
     @property
-    def parts(self):
+    def diverges(self):
         """Whether the module runs and the trace does not follow it."""
         return self.kind in (DIFFERS, TRACE_FAILS)
 
@@ -37,16 +37,15 @@ class Checker:
     def __init__(self, calls, example, groups):
         self.calls, self.example, self.groups = calls, example, groups
         self.known = {}
-        self.compared = 0
 
     def at(self, sizes):
         """The outcome at these sizes of the groups."""
         sizes = tuple(sizes)
         if sizes not in self.known:
-            outcome = self.compare(kinds.resized(self.example, self.groups, sizes))
+            outcome = self.compare(variations.resized(self.example, self.groups, sizes))
             grows = any(size > group.traced for group, size in zip(self.groups, sizes))
             if outcome.kind == MODULE_FAILS and grows:
-                outcome = self.compare(kinds.resized(self.example, self.groups, sizes, graded=False))
+                outcome = self.compare(variations.resized(self.example, self.groups, sizes, graded=False))
             self.known[sizes] = outcome
         return self.known[sizes]
 
@@ -57,7 +56,7 @@ class Checker:
             return self.known[sizes].text if self.known[sizes].kind == MODULE_FAILS else ""
         try:
             with Deadline(seconds):
-                self.calls.of_module(kinds.resized(self.example, self.groups, sizes, graded=False))
+                self.calls.of_module(variations.resized(self.example, self.groups, sizes, graded=False))
         except Late:
             return ""
         except Exception as error:
@@ -69,7 +68,6 @@ class Checker:
         begin = time.thread_time()
         outcome = self.compare_now(inputs)
         outcome.seconds, outcome.inputs = time.thread_time() - begin, inputs
-        self.compared += 1
         return outcome
 
     def compare_now(self, inputs):

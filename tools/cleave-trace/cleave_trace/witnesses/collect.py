@@ -9,7 +9,7 @@ import time
 import torch
 
 from cleave_trace.errors import TraceError, one_line
-from cleave_trace.witnesses import dimensions, divergence, guards as guard_search, inputs as kinds, user_inputs
+from cleave_trace.witnesses import dimensions, divergence, guards as guard_search, user_inputs, variations
 from cleave_trace.witnesses.budget import Budget
 from cleave_trace.witnesses.checker import MODULE_FAILS, Checker, has_nan
 from cleave_trace.witnesses.ranges import QUICK, RangeFinder, never_runs
@@ -79,9 +79,9 @@ class Collector:
         is_quick = self.budget.call_seconds < QUICK
         self.base = self.traced() if is_quick else self.small_sizes()
         if self.base == self.traced():
-            self.compare_values(self.example, list(kinds.KINDS), "")
+            self.compare_values(self.example, list(variations.KINDS), "")
         else:
-            self.compare_values(self.checker.at(self.base).inputs, list(kinds.KINDS), f" at {self.describe(self.base)}")
+            self.compare_values(self.checker.at(self.base).inputs, list(variations.KINDS), f" at {self.describe(self.base)}")
         self.take_guards()
         self.budget.kept = JOINT_SHARE * self.seconds if len(self.groups) > 1 else 0.0
         self.find_ranges()
@@ -147,14 +147,14 @@ class Collector:
         """Changes values of all inputs, or of one at a time where the module does not run otherwise."""
         sizes = self.base if where else self.traced()
         for kind in names:
-            for only in [None, *kinds.subsets(example)]:
-                inputs = kinds.changed(example, kind, SEED, only)
+            for only in [None, *variations.subsets(example)]:
+                inputs = variations.changed(example, kind, SEED, only)
                 if inputs is None or not self.budget.affords(sizes):
                     continue
                 outcome = self.checker.compare(inputs)
                 if outcome.kind == MODULE_FAILS or has_nan(outcome.outputs) and not has_nan(self.trace.expected):
                     continue
-                if outcome.parts and not divergence.is_tie(self.calls, inputs, outcome.outputs):
+                if outcome.diverges and not divergence.is_tie(self.calls, inputs, outcome.outputs):
                     raise self.value_error(example, kind, only, inputs, outcome)
                 if outcome.is_same:
                     self.builder.add("".join((kind, f" {'+'.join(only)}" if only else "", where)), inputs, outcome.outputs)
@@ -163,14 +163,14 @@ class Collector:
 
     def value_error(self, example, kind, only, inputs, outcome):
         if only is None:
-            for path in list(example)[:kinds.MOST_FOR_EACH]:
-                alone = kinds.changed(example, kind, SEED, (path,))
-                if len(example) == 1 or alone is not None and self.checker.compare(alone).parts:
+            for path in list(example)[:variations.MOST_FOR_EACH]:
+                alone = variations.changed(example, kind, SEED, (path,))
+                if len(example) == 1 or alone is not None and self.checker.compare(alone).diverges:
                     only = (path,)
                     break
         where = divergence.where(self.calls, inputs) or "module"
         what = f"input {' and '.join(only)} change" if only else "inputs change"
-        return TraceError(f"{where}: the trace answers otherwise than the module when values of {what} ({kind}): "
+        return TraceError(f"{where}: trace and module return different outputs when values of {what} ({kind}): "
                           f"{outcome.text}; script the submodule that chooses by value, or pass --no-witnesses")
 
     # The user's own inputs ---------------------------------------------------------------------------------------------
@@ -185,13 +185,13 @@ class Collector:
                 self.builder.add(name, inputs, outcome.outputs)
             elif all(inputs[path].shape == tensor.shape for path, tensor in self.example.items()):
                 where = divergence.where(self.calls, inputs) or "module"
-                raise TraceError(f"{where}: the trace answers otherwise than the module on --witness {name}: {outcome.text}; "
+                raise TraceError(f"{where}: trace and module return different outputs on --witness {name}: {outcome.text}; "
                                  "script the submodule that chooses by value, or pass --no-witnesses")
             else:
                 self.differing.append((name, inputs, outcome))
 
     def hold_to_given(self):
-        """Freezes what would let in inputs of the user's own to which the trace answers otherwise."""
+        """Freezes what would let in inputs of the user's own on which trace and module return different outputs."""
         for name, inputs, outcome in self.differing:
             other = [(dimension, inputs[dimension.dims[0][0]].shape[dimension.dims[0][1]]) for dimension in self.dimensions]
             if all(dimension.allows(size) for dimension, size in other):
@@ -199,7 +199,7 @@ class Collector:
                     if size != dimension.traced:
                         dimension.freeze(f"with the inputs of {name} {outcome.text}")
             where = divergence.where(self.calls, inputs)
-            self.notes.append(f"--witness {name}: {outcome.text}" + (f"; they part in {where}" if where else ""))
+            self.notes.append(f"--witness {name}: {outcome.text}" + (f"; they diverge in {where}" if where else ""))
 
     # Sizes -----------------------------------------------------------------------------------------------------------
 
@@ -265,9 +265,9 @@ class Collector:
             return
         dimension = finder.find()
         dimension.name = group.name
-        parting = finder.parting_size()
-        if parting is not None:
-            sizes = finder.sizes(parting)
+        diverging = finder.nearest_diverging_size()
+        if diverging is not None:
+            sizes = finder.sizes(diverging)
             flipped = [guard.where for guard in finder.failing_guards(sizes) if guard.where]
             dimension.where = flipped[0] if flipped else divergence.where(self.calls, self.checker.at(sizes).inputs)
         self.finders[index] = (finder, dimension)
@@ -286,7 +286,7 @@ class Collector:
                 allowed = finder.allowed(dimension)
                 chosen = (0, -1, len(allowed) // 2)[number] if number < 3 else draw.randrange(len(allowed))
                 sizes[index] = allowed[chosen]
-            while self.budget.affords(sizes) and self.checker.at(sizes).parts:
+            while self.budget.affords(sizes) and self.checker.at(sizes).diverges:
                 if not self.freeze_one(sizes):
                     break
 
@@ -312,7 +312,7 @@ class Collector:
         text = self.checker.at(sizes).text
         changed = [index for index in sorted(self.finders, reverse=True) if sizes[index] != self.groups[index].traced]
         without = {index: [*sizes[:index], self.groups[index].traced, *sizes[index + 1:]] for index in changed}
-        chosen = next((index for index in changed if not self.checker.at(without[index]).parts), changed[0] if changed else None)
+        chosen = next((index for index in changed if not self.checker.at(without[index]).diverges), changed[0] if changed else None)
         if chosen is None:
             return False
         self.finders[chosen][1].freeze(f"with {self.describe(sizes)} {text}")
@@ -338,9 +338,9 @@ class Collector:
         for dimension in self.dimensions:
             reasons = [reason for reason in (dimension.below, dimension.above, dimension.between) if "the trace" in reason]
             reasons.sort(key=lambda reason: "the trace fails" in reason)
-            if dimension.parts and reasons:
+            if dimension.diverges and reasons:
                 what = f"stays {dimension.traced}" if dimension.min == dimension.max else dimension.range()
-                place = f"; they part in {dimension.where}" if dimension.where else ""
+                place = f"; they diverge in {dimension.where}" if dimension.where else ""
                 self.notes.append(f"{dimension.name} {what}: {reasons[0]}{place}")
         for group, finder in self.unchanged:
             reason = next((finder.reason(size) for size in sorted(finder.bad, reverse=True)), "")

@@ -89,7 +89,7 @@ class RangeFinder:
                 break
             if size >= 1 and size != self.traced and self.affords(size):
                 self.ok(size)
-        return any(size != self.traced for size in self.good) or self.parts
+        return any(size != self.traced for size in self.good) or self.diverges
 
     def guard_step(self):
         """The least step from the traced size at which all guards hold."""
@@ -282,11 +282,11 @@ class RangeFinder:
             size = next((size for size in sorted(self.bad, key=lambda size: abs(size - self.traced)) if size % step), None)
             between = self.reason(size) if size else ""
         return Dimension([list(pair) for pair in self.group.dims], self.traced, least, greatest, step, below, above, between,
-                         parts=self.parts)
+                         diverges=self.diverges)
 
     @property
-    def parts(self):
-        return any(outcome.parts for outcome in self.bad.values())
+    def diverges(self):
+        return any(outcome.diverges for outcome in self.bad.values())
 
     def reason(self, size):
         if size in self.bad:
@@ -299,16 +299,16 @@ class RangeFinder:
 
     def frozen(self):
         """A dimension that keeps its size; module and trace part at all others that were tried, where the module runs."""
-        parting = sorted((size for size in self.bad if self.bad[size].parts), key=lambda size: abs(size - self.traced))
-        others = sorted((size for size in self.bad if not self.bad[size].parts), key=lambda size: abs(size - self.traced))
-        below = next((self.reason(size) for size in (*parting, *others) if size < self.traced), "")
-        above = next((self.reason(size) for size in (*parting, *others) if size > self.traced), "")
+        diverging = sorted((size for size in self.bad if self.bad[size].diverges), key=lambda size: abs(size - self.traced))
+        others = sorted((size for size in self.bad if not self.bad[size].diverges), key=lambda size: abs(size - self.traced))
+        below = next((self.reason(size) for size in (*diverging, *others) if size < self.traced), "")
+        above = next((self.reason(size) for size in (*diverging, *others) if size > self.traced), "")
         return Dimension([list(pair) for pair in self.group.dims], self.traced, self.traced, self.traced, 1, below, above,
-                         parts=bool(parting))
+                         diverges=bool(diverging))
 
-    def parting_size(self):
+    def nearest_diverging_size(self):
         """A size near the traced one at which the module runs and the trace does not follow it."""
-        near = sorted((size for size in self.bad if self.bad[size].parts), key=lambda size: abs(size - self.traced))
+        near = sorted((size for size in self.bad if self.bad[size].diverges), key=lambda size: abs(size - self.traced))
         return near[0] if near else None
 
 

@@ -44,7 +44,7 @@ class Dimension:
     above: str = ""
     between: str = ""
     where: str = ""
-    parts: bool = False  # whether the trace was seen to differ from the module at another size
+    diverges: bool = False  # whether the trace was seen to differ from the module at another size
     name: str = ""
 
     def allows(self, size):
@@ -57,7 +57,7 @@ class Dimension:
 
     def freeze(self, reason):
         self.min = self.max = self.traced
-        self.divisible_by, self.below, self.above, self.between, self.parts = 1, "", reason, "", True
+        self.divisible_by, self.below, self.above, self.between, self.diverges = 1, "", reason, "", True
 
     def range(self):
         least = f"is at least {self.min}" if self.max == 2**63 - 1 else f"is {self.min} to {self.max}"
@@ -66,7 +66,7 @@ class Dimension:
     def description(self):
         return {"dims": [list(pair) for pair in self.dims], "traced": self.traced, "min": self.min, "max": self.max,
                 "divisible_by": self.divisible_by, "below": self.below, "above": self.above, "between": self.between,
-                "where": self.where, "parts": self.parts}
+                "where": self.where, "diverges": self.diverges}
 
     @property
     def why(self):
@@ -102,16 +102,14 @@ class Builder:
     """Takes witnesses in the order of their importance, as long as the file has room."""
 
     def __init__(self):
-        self.entries, self.tensors, self.size, self.left_out = [], {}, SLACK, []
+        self.entries, self.tensors, self.size = [], {}, SLACK
 
     def add(self, name, inputs, outputs):
         if sum(tensor.nbytes for tensor in inputs.values()) + self.size > MOST_BYTES or name in self.names():
-            self.left_out.append(name)
             return
         entry, tensors = Witness(name, inputs, outputs).tensors(len(self.entries))
         size = sum(tensor.nbytes + 200 for tensor in tensors.values())
         if self.size + size > MOST_BYTES or not all(map(can_be_stored, tensors.values())):
-            self.left_out.append(name)
             return
         self.entries.append(entry)
         self.tensors.update(tensors)

@@ -49,7 +49,7 @@ TEST(WitnessedSizes, MapsGroupsOntoSymbols) {
   EXPECT_TRUE(sizes->hasOpened);
   EXPECT_THAT(
       sizes->notes,
-      ElementsAre("seq: the trace was compared with the module at 4 to 512 in multiples of 4 (at 513 the "
+      ElementsAre("seq: trace and module agree at 4 to 512 in multiples of 4 (at 513 the "
                   "module fails: IndexError); run refuses other sizes"));
 }
 

@@ -219,7 +219,7 @@ TEST(Witnesses, AreFoundBesideTheirModel) {
   auto missing = llvm::cantFail(findWitnesses(model, "42"));
   EXPECT_FALSE(missing.file);
   EXPECT_EQ(missing.missing,
-            "held to the trace alone: found no file net.witnesses.safetensors beside the model; "
+            "verified against the trace alone: found no file net.witnesses.safetensors beside the model; "
             "cleave-trace writes it");
   std::vector<NamedTensor> all = tensors();
   all.push_back(description(describe()));

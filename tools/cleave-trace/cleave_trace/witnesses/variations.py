@@ -37,7 +37,7 @@ def is_mask(tensor):
         ((tensor == 0) | (tensor == 1)).all() and (tensor == 1).any())
 
 
-def is_number(tensor):
+def is_inexact(tensor):
     return tensor.is_floating_point() or tensor.is_complex()
 
 
@@ -71,7 +71,7 @@ def swapped(tensor, generator):
 def halved(tensor, generator):
     if is_mask(tensor):
         return None
-    if is_number(tensor):
+    if is_inexact(tensor):
         return tensor / 2
     low, _ = bounds(tensor)
     return (low + (tensor - low) // 2).to(tensor.dtype)

@@ -22,11 +22,10 @@ import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
-# The packages' folder comes before this one, whose script has the name of the package.
-sys.path[:] = [path for path in sys.path if pathlib.Path(path).resolve() != HERE]
 sys.path.insert(0, str(HERE / "lens"))
 sys.dont_write_bytecode = True
 
+import sweep
 import torch
 from edit import PATCHED, edit
 from safetensors.torch import load_file, save_file
@@ -75,14 +74,10 @@ def install(name):
     return folder
 
 
-def absolute(path):
-    return pathlib.Path(path).resolve()
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=absolute, default=SOURCE / "build/bin", help="where the executables are")
-    parser.add_argument("--work", type=absolute, default=SOURCE / "build/zoo/lens", help="where files are kept")
+    parser.add_argument("--bin", type=sweep.absolute, default=SOURCE / "build/bin", help="where the executables are")
+    parser.add_argument("--work", type=sweep.absolute, default=SOURCE / "build/zoo/lens", help="where files are kept")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="models by KIND:NAME")
     parser.add_argument("--again", type=re.compile, default=re.compile(r"$^"), metavar="REGEX",
                         help="repeat results of models, by KIND:NAME")
@@ -357,12 +352,12 @@ KNOWN = (
      "fused attention does not compute it; `--capture-points` of the hook point keeps the softmax apart"),
     (("declared", ".*tp.*", r"hook_(attn|mlp)_out|attn.*hook_out|mlp.*hook_out", "no such capture point"),
      "attention and MLP are added before their sum over ranks, so that no rank has either; `--capture-points` keeps them apart"),
-    (("declared_edits", ".*", ".*", "cannot take its place"),
+    (("declared_edits", ".*", ".*", "expected one that can be replaced"),
      "another module or call has an equal value, which is computed once; `--capture-points` of the hook point keeps them apart"),
     (("declared_edits", ".*", ".*", "no such capture point"), "not captured either, see above"),
     (("declared", ".*", r"embed\.hook_in|hook_tokens", "no such capture point"),
      "an input of the model; `--capture-points` of the hook point keeps it"),
-    (("refused_edits", ".*", r"embed\.hook_in|hook_tokens", "cannot take its place"), "an input of the model: change the input"),
+    (("refused_edits", ".*", r"embed\.hook_in|hook_tokens", "expected one that can be replaced"), "an input of the model: change the input"),
     (("limited", ".*", r"rotary_emb\.hook_in", "matches no module"), "no operator reads the value, so that the trace lacks it"),
     (("refused_edits", ".*", r"rotary_emb\.hook_in", "no such capture point"),
      "no operator reads the value, so that the trace lacks it"),
