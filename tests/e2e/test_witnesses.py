@@ -127,7 +127,7 @@ def test_a_frozen_loop_is_refused(chunked):
 def test_beyond_witnesses(chunked):
     chunked.write({"traced": chunked.x, "seq=12": numbers(2, 12, 8)}, dimension([("x", 1)], 8, 8, 8, **WHY))
     out = chunked.compile(*SEQ, "--beyond-witnesses").out
-    assert "note: seq is open beyond the sizes at which the trace was compared with the module: 8 (at 9 the trace" in out
+    assert "note: seq is dynamic beyond the sizes at which trace and module agree: 8 (at 9 the trace" in out
     assert chunked.symbols() == {"seq": None}
     chunked.run(numbers(2, 12, 8))
 
