@@ -56,8 +56,10 @@ def rename_reserved(root):
     Code that asks for the module by its own name still finds it.
     """
     for module in list(root.modules()):
+        if isinstance(module, torch.jit.ScriptModule):
+            continue
         renamed = {name: f"{name}_" for name in module._modules if keyword.iskeyword(name)}
-        if not renamed or isinstance(module, torch.jit.ScriptModule):
+        if not renamed:
             continue
         module._modules = {renamed.get(name, name): child for name, child in module._modules.items()}
         cls = type(module)

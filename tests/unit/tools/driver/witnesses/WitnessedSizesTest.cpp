@@ -33,6 +33,7 @@ static ModelInputs inputs(const std::string &batch, const std::string &seq, int6
 static WitnessFile file(WitnessedRange seq, std::string above = "", std::string where = "") {
   WitnessFile result;
   result.dimensions = {group(0, 4, {1, WitnessedRange::kNoLimit, 1}), group(1, 128, seq)};
+  result.dimensions[1].diverges = llvm::StringRef(above).contains("the trace");
   result.dimensions[1].above = std::move(above);
   result.dimensions[1].where = std::move(where);
   return result;
@@ -47,10 +48,9 @@ TEST(WitnessedSizes, MapsGroupsOntoSymbols) {
   EXPECT_EQ(sizes->ranges.lookup("seq"), (WitnessedRange{4, 512, 4}));
   EXPECT_EQ(sizes->ranges.lookup("batch"), WitnessedRange());
   EXPECT_TRUE(sizes->hasOpened);
-  EXPECT_THAT(
-      sizes->notes,
-      ElementsAre("seq: trace and module agree at 4 to 512 in multiples of 4 (at 513 the "
-                  "module fails: IndexError); run refuses other sizes"));
+  EXPECT_THAT(sizes->notes,
+              ElementsAre("seq: trace and module agree at 4 to 512 in multiples of 4 (at 513 the "
+                          "module fails: IndexError); run refuses other sizes"));
 }
 
 TEST(WitnessedSizes, IntersectsTheGroupsOfASymbol) {
@@ -110,7 +110,7 @@ TEST(WitnessedSizes, RefusesTheSizeOfTheInputs) {
   auto unknown = WitnessedSizes::of(file({1, 100, 1}), inputs("", ""), {});
   ASSERT_TRUE(bool(unknown));
   EXPECT_THAT(unknown->notes,
-              ElementsAre(HasSubstr("dimension 1 is 128; the trace was compared"), testing::_));
+              ElementsAre(HasSubstr("dimension 1 is 128; trace and module agree"), testing::_));
 }
 
 TEST(WitnessedSizes, LetsMicrobatchesOpenTheBatch) {
@@ -140,9 +140,10 @@ TEST(WitnessedSizes, MayBeIgnored) {
   const WitnessedSizes sizes =
       WitnessedSizes::ignored(file({128, 128, 1}, "at 129 the trace differs"), inputs("batch", "seq"));
   EXPECT_THAT(sizes.ranges.size(), 0u);
-  EXPECT_THAT(sizes.notes,
-              ElementsAre("seq is open beyond the sizes at which the trace was compared with the "
-                          "module: 128 (at 129 the trace differs)"));
+  EXPECT_THAT(
+      sizes.notes,
+      ElementsAre(
+          "seq is dynamic beyond the sizes at which trace and module agree: 128 (at 129 the trace differs)"));
 }
 
 TEST(VerifyInputs, TriesSizesThatWitnessesCover) {

@@ -20,7 +20,7 @@ using testing::StartsWith;
 
 static constexpr const char *kDims =
     R"({"dims": [["x", 0]], "traced": 4, "min": 1, "max": 9223372036854775807,
-    "divisible_by": 1, "below": "", "above": "", "between": "", "where": ""})";
+    "divisible_by": 1, "below": "", "above": "", "between": "", "where": "", "diverges": false})";
 static constexpr const char *kWitness =
     R"({"name": "traced", "inputs": {"x": "w0.in.0"}, "outputs": {"y": "w0.out.0", "z": "w0.out.1"}})";
 
