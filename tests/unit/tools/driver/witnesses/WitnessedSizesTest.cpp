@@ -117,6 +117,7 @@ TEST(WitnessedSizes, LetsMicrobatchesOpenTheBatch) {
   WitnessFile frozen = file({1, 512, 1});
   frozen.dimensions[0].range = {4, 4, 1};
   frozen.dimensions[0].above = "at 5 the trace differs";
+  frozen.dimensions[0].diverges = true;
   ModelInputs given = inputs("batch", "");
   given.autoDynamic = "batch";
   auto sizes = WitnessedSizes::of(frozen, given, {});
