@@ -489,3 +489,53 @@ class ShiftsWindows(nn.Module):
             x = x.roll((2, 2), (2, 3))
         x = x.reshape(batch, channels, height // 4, 4, width // 4, 4).softmax(3)
         return x.reshape(batch, channels, height, width)
+
+
+# Several sizes at once, and single numbers -------------------------------------------------------------------------------
+
+
+@decision(SEQUENCE, b=2, s=8)
+class ComparesBatchWithLength(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.shape[0] > x.shape[1] else x * 1.5
+
+
+@decision(SEQUENCE, b=2, s=8)
+class ManyPositions(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.shape[0] * x.shape[1] > 5000 else x * 1.5
+
+
+def stepped(sizes, generator):
+    return {**SEQUENCE(sizes, generator), "step": torch.randint(1, 50, (1,), generator=generator)}
+
+
+@decision(stepped, b=2, s=8)
+class ScalesByStep(nn.Module):
+    def forward(self, x, step):
+        return x * int(step)
+
+
+@decision(stepped, b=2, s=8)
+class EarlySteps(nn.Module):
+    def forward(self, x, step):
+        return x * 2 if step.item() < 60 else x * 3
+
+
+@decision(SEQUENCE, b=2, s=8)
+class ClipsNorm(nn.Module):
+    def forward(self, x):
+        norm = x.norm()
+        return x / norm * 40 if norm > 40 else x
+
+
+@decision(SEQUENCE, b=2, s=8)
+class CastsItself(nn.Module):
+    """Its weights are float32 at a small batch, and float64 from then on."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x) if x.shape[0] < 17 else self.linear.double()(x.double()).float() * 1.001

@@ -23,6 +23,8 @@ class State:
         self.modules = [module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule)]
         self.attributes = [attributes(module) for module in self.modules]
         self.tensors = {id(module): (dict(module._buffers), dict(module._parameters)) for module in self.modules}
+        # Casts give a parameter other data.
+        self.data = [(parameter, parameter.data) for parameter in root.parameters() if parameter.layout == torch.strided]
         self.held, self.values = {}, {}  # by the identity of what is kept
         for found in self.attributes:
             for value in found.values():
@@ -81,6 +83,9 @@ class State:
             buffers, parameters = self.tensors[id(module)]
             put_back(module._buffers, buffers)
             put_back(module._parameters, parameters)
+        for parameter, data in self.data:
+            if parameter.dtype != data.dtype or parameter.data_ptr() != data.data_ptr():
+                parameter.data = data
         for tensor, version, value in list(self.values.values()):
             # Batch normalization writes its statistics and leaves the version.
             if tensor._version != version or not torch.equal(tensor, value):

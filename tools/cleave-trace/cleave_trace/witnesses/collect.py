@@ -278,34 +278,61 @@ class Collector:
         if len(self.finders) < 2:
             return
         self.bound_by_guards()
-        draw = random.Random(SEED)
-        count = JOINT if self.budget.call_seconds > QUICK else 4 * JOINT
-        for number in range(count + 3):
+        for choose in self.joint_choices():
             sizes = self.traced()
             for index, (finder, dimension) in self.finders.items():
                 allowed = finder.allowed(dimension)
-                chosen = (0, -1, len(allowed) // 2)[number] if number < 3 else draw.randrange(len(allowed))
-                sizes[index] = allowed[chosen]
+                sizes[index] = allowed[choose(index, len(allowed))]
             while self.budget.affords(sizes) and self.checker.at(sizes).diverges:
                 if not self.freeze_one(sizes):
                     break
 
+    def joint_choices(self):
+        """Functions of a group and of how many of its sizes agree, which choose one of these: ends and middles, then drawn ones."""
+        yield from (lambda group, count: 0, lambda group, count: -1, lambda group, count: count // 2)
+        for one in self.finders:
+            yield lambda group, count: -1 if group == one else 0
+            yield lambda group, count: 0 if group == one else -1
+        draw = random.Random(SEED)
+        for _ in range(JOINT if self.budget.call_seconds > QUICK else 4 * JOINT):
+            yield lambda group, count: draw.randrange(count)
+
     def bound_by_guards(self):
-        """Takes the largest sizes that were compared as limits where a guard of several groups does not hold at all sizes."""
+        """Restricts groups until each guard of several holds at all their sizes, or trace and module agree where it does not."""
         for guard in self.guards.found:
             groups = [index for index in guard.symbols if index in self.finders]
-            if len(groups) < 2 or guard.is_hole:
+            if len(groups) < 2 or guard.is_hole or self.failing_corner(guard, groups) is None:
                 continue
-            ends = [self.finders[index][1].ends() for index in groups]
-            for corner in itertools.product(*ends):
-                sizes = self.traced()
-                for index, size in zip(groups, corner):
-                    sizes[index] = size
-                if not guard.holds(sizes):
-                    for index in groups:
-                        finder, dimension = self.finders[index]
-                        dimension.max = min(dimension.max, finder.allowed(dimension)[-1])
-                    break
+            for index in groups:
+                finder, dimension = self.finders[index]
+                dimension.max = min(dimension.max, finder.allowed(dimension)[-1])
+            while (sizes := self.failing_corner(guard, groups)) is not None:
+                self.move_inward(guard, groups, sizes)
+
+    def failing_corner(self, guard, groups):
+        """Ends of the groups' sizes at which the guard does not hold, and trace and module are not known to agree; None if none."""
+        for corner in itertools.product(*(self.finders[index][1].ends() for index in groups)):
+            sizes = self.traced()
+            for index, size in zip(groups, corner):
+                sizes[index] = size
+            if not guard.holds(sizes) and not (self.budget.affords(sizes) and not self.checker.at(sizes).diverges):
+                return sizes
+        return None
+
+    def move_inward(self, guard, groups, sizes):
+        """Moves the end of one group, the farthest from its traced size, to the next size that was compared."""
+        far = max(groups, key=lambda index: max(sizes[index] / self.groups[index].traced, self.groups[index].traced / sizes[index]))
+        finder, dimension = self.finders[far]
+        outcome = self.checker.known.get(tuple(sizes))
+        if outcome and outcome.diverges:
+            dimension.diverges, reason = True, outcome.text
+        else:
+            reason = f"the module decides otherwise: {finder.named(guard)} does not hold"
+        allowed, reason = finder.allowed(dimension), f"with {self.describe(sizes)} {reason}"
+        if sizes[far] > dimension.traced:
+            dimension.max, dimension.above = max(size for size in allowed if size < sizes[far]), reason
+        else:
+            dimension.min, dimension.below = min(size for size in allowed if size > sizes[far]), reason
 
     def freeze_one(self, sizes):
         """Freezes a group without whose change trace and module agree, or else the last one; puts its size back in `sizes`."""

@@ -294,8 +294,11 @@ class RangeFinder:
         failing = [] if size in self.good else self.failing_guards(self.sizes(size), self.further if size > self.traced else None)
         if not failing:
             return ""
-        text = re.sub(r"\bs(\d+)\b", lambda match: self.checker.groups[int(match[1])].name, failing[0].text)
-        return f"at {size} the module decides otherwise: {text} does not hold"
+        return f"at {size} the module decides otherwise: {self.named(failing[0])} does not hold"
+
+    def named(self, guard):
+        """The guard with names of groups."""
+        return re.sub(r"\bs(\d+)\b", lambda match: self.checker.groups[int(match[1])].name, guard.text)
 
     def frozen(self):
         """A dimension that keeps its size; module and trace part at all others that were tried, where the module runs."""

@@ -94,6 +94,21 @@ def doubled(tensor, generator):
     return tensor * 2 if has_both_signs(tensor) else None
 
 
+def enlarged(tensor, generator):
+    if has_both_signs(tensor):
+        return tensor * 32
+    return tensor * 16 if is_single(tensor) else None
+
+
+def increased(tensor, generator):
+    return tensor + 1 if is_single(tensor) else None
+
+
+def is_single(tensor):
+    """One number, of which other kinds of values would make the same one."""
+    return tensor.numel() == 1 and tensor.dtype != torch.bool
+
+
 def has_both_signs(tensor):
     return tensor.is_complex() or tensor.is_floating_point() and bool((tensor < 0).any() and (tensor > 0).any())
 
@@ -135,7 +150,8 @@ def cleared(tensor, from_end):
 
 
 KINDS = {"drawn": drawn, "permuted": permuted, "mirrored": mirrored, "halved": halved, "trailing": trailing,
-         "leading": leading, "negated": negated, "doubled": doubled, "rolled": rolled, "shifted": shifted, "swapped": swapped}
+         "leading": leading, "negated": negated, "doubled": doubled, "enlarged": enlarged, "increased": increased,
+         "rolled": rolled, "shifted": shifted, "swapped": swapped}
 
 
 def changed(example, kind, seed, only=None):
