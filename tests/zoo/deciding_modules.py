@@ -539,3 +539,38 @@ class CastsItself(nn.Module):
 
     def forward(self, x):
         return self.linear(x) if x.shape[0] < 17 else self.linear.double()(x.double()).float() * 1.001
+
+
+@decision(normal("b", 4), b=1)
+class LargeBatches(nn.Module):
+    """Traced at a batch of 1, which torch takes for a constant."""
+
+    def forward(self, x):
+        return x * 2 if x.shape[0] > 4 else x
+
+
+@decision(SEQUENCE, b=2, s=25)
+class PadsToMultiple(nn.Module):
+    def forward(self, x):
+        length = x.shape[1]
+        if length % 16:
+            x = F.pad(x, (0, 0, 0, 16 - length % 16))
+        return (x + 1).mean(1)
+
+
+@decision(SEQUENCE, b=2, s=5)
+class PowerOfLength(nn.Module):
+    def forward(self, x):
+        return x * 2 if 2 ** x.shape[1] > 4 else x
+
+
+@decision(SEQUENCE, b=4, s=5)
+class SwapsOperands(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 64)
+
+    def forward(self, x):
+        y = self.linear(x)
+        first, second = y.mean(), y.std()
+        return y, first - second if x.sum() > 0 else second - first

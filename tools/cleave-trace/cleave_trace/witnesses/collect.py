@@ -299,7 +299,8 @@ class Collector:
 
     def bound_by_guards(self):
         """Restricts groups until each guard of several holds at all their sizes, or trace and module agree where it does not."""
-        for guard in self.guards.found:
+        further = [guard for finder, _ in self.finders.values() if finder.further for guard in finder.further.found]
+        for guard in [*self.guards.found, *further]:
             groups = [index for index in guard.symbols if index in self.finders]
             if len(groups) < 2 or guard.is_hole or self.failing_corner(guard, groups) is None:
                 continue

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import math
 import os
+import pathlib
 import pickle
 import re
 import resource
@@ -19,6 +20,8 @@ from cleave_trace import marking
 
 MOST_GUARDS = 200
 MOST_WAIT = 600.0  # seconds
+IDLE = 20.0  # seconds without any CPU time after which the search waits for a thread that it does not have
+MOST_BITS = 256  # of a power in a guard
 TABLES = 64  # sizes of parameters and buffers that are tried as limits
 
 
@@ -57,7 +60,12 @@ class Guard:
     @property
     def is_hole(self):
         """Whether it leaves out single sizes."""
-        return self.text.startswith("Ne(")
+        return re.fullmatch(r"Ne\((s\d+, \d+|\d+, s\d+)\)", self.text) is not None
+
+    @property
+    def is_periodic(self):
+        """Whether it may hold, and not hold, again and again as sizes grow."""
+        return re.search(r"Mod|Ne\(|Eq\(|Div|ModularIndexing", self.text) is not None
 
     def constants(self):
         return {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", self.text)}
@@ -72,13 +80,19 @@ def ceiling(value):
     return -((-value) // 1)
 
 
+def power(base, exponent):
+    if abs(exponent) * max(1, int(abs(base))).bit_length() > MOST_BITS:
+        raise OverflowError
+    return base ** exponent
+
+
 FUNCTIONS = {
     "__builtins__": {}, "FloorDiv": lambda a, b: a // b, "CleanDiv": lambda a, b: a // b, "Mod": lambda a, b: a % b,
     "PythonMod": lambda a, b: a % b, "Eq": lambda a, b: a == b, "Ne": lambda a, b: a != b, "Max": max, "Min": min,
     "Lt": lambda a, b: a < b, "Le": lambda a, b: a <= b, "Gt": lambda a, b: a > b, "Ge": lambda a, b: a >= b,
     "ModularIndexing": lambda a, b, c: a // b % c, "CeilToInt": lambda a: int(ceiling(a)), "FloorToInt": lambda a: int(a // 1),
     "IntTrueDiv": lambda a, b: a / b, "FloatTrueDiv": lambda a, b: a / b, "ToFloat": float, "TruncToInt": int,
-    "RoundToInt": round, "PowByNatural": lambda a, b: a ** b, "FloatPow": lambda a, b: a ** b, "Abs": abs,
+    "RoundToInt": round, "PowByNatural": power, "FloatPow": power, "Abs": abs,
     "floor": lambda a: a // 1, "ceiling": ceiling, "And": lambda *a: all(a), "Or": lambda *a: any(a), "Not": lambda a: not a,
     "OpaqueUnaryFn_sqrt": lambda a: a ** 0.5, "sqrt": lambda a: a ** 0.5, "Identity": lambda a: a, "true": True, "false": False,
     "Where": lambda c, a, b: a if c else b, "IsNonOverlappingAndDenseIndicator": lambda *a: 1,
@@ -199,8 +213,14 @@ class Search:
         """The guards; none, and incomplete, if the process has ended without an answer."""
         if self.answer is None:
             data, end = b"", time.monotonic() + MOST_WAIT
+            ticks, seen = cpu_ticks(self.pid), time.monotonic()
             while True:
-                ready, _, _ = select.select([self.reader], [], [], max(0.0, end - time.monotonic()))
+                ready, _, _ = select.select([self.reader], [], [], 1.0)
+                if not ready and time.monotonic() < end:
+                    if cpu_ticks(self.pid) != ticks:
+                        ticks, seen = cpu_ticks(self.pid), time.monotonic()
+                    if time.monotonic() - seen < IDLE:
+                        continue
                 part = os.read(self.reader, 1 << 16) if ready else b""
                 if not part:
                     break
@@ -219,6 +239,15 @@ class Search:
                 os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.pid = 0
+
+
+def cpu_ticks(pid):
+    """CPU time of a process in clock ticks; None if it has ended."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[11]) + int(fields[12])
 
 
 def run_in_child(writer, seconds, arguments):

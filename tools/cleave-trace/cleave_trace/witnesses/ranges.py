@@ -9,6 +9,7 @@ from cleave_trace.witnesses.witness_file import Dimension
 
 UNLIMITED = 2**63 - 1
 FAR = 1 << 40  # guards that hold up to there hold for every size
+PERIOD = 4096  # sizes that are all tried where guards may hold again and again
 FREE = 24  # further sizes that are drawn where calls are quick
 QUICK, SLOW = 0.02, 0.25  # seconds
 
@@ -112,6 +113,7 @@ class RangeFinder:
         greatest = min([greatest, *(size - step for size in unknown if size > self.traced)])
         least = max([least, *(size + step for size in unknown if size < self.traced)])
         self.between(least, min(greatest, self.largest_compared()), step)
+        least = max(least, self.covered_least(step))
         least, greatest = self.cut(least, greatest, step)
         return self.dimension(least, greatest, step)
 
@@ -135,6 +137,15 @@ class RangeFinder:
                 good = size
         bad = max((size for size in self.bad if size < self.traced and size % step == 0), default=0)
         return self.bisect(max(good, bad + step) if good < bad else good, bad, step) if bad else good
+
+    def covered_least(self, step):
+        """The least size down to which guards hold, or each size was compared; 0 where there are no guards to go by."""
+        end = self.guard_end(step, -step, self.guards, self.traced)
+        if end is None:
+            return 0
+        while end - step in self.good:
+            end -= step
+        return end
 
     def bisect(self, good, bad, step):
         """The size that agrees and is next to one that does not, between `good` and `bad`."""
@@ -162,6 +173,11 @@ class RangeFinder:
         if not guards.found:
             return None
         distance, last = 1, 0
+        if any(guard.is_periodic and self.index in guard.symbols for guard in guards.found):
+            while distance <= PERIOD and start + distance * direction >= 1 and self.guards_hold(start + distance * direction, guards):
+                last, distance = distance, distance + 1
+            if distance <= PERIOD:
+                return start + last * direction if start + distance * direction >= 1 else None
         while self.guards_hold(start + distance * direction, guards):
             last, distance = distance, distance * 2
             if start + distance * direction < 1 or distance * step > FAR:
@@ -194,6 +210,8 @@ class RangeFinder:
             return self.bisect(self.traced, bad, step)
         largest = self.largest_compared()
         if self.guards.is_complete and largest > self.traced:
+            if self.traced < 2:  # torch takes 1 for a constant, of which no guard says anything.
+                return self.further_end(largest, step)
             if end is None:
                 return UNLIMITED
             return end if largest <= end else self.further_end(largest, step)
@@ -206,6 +224,12 @@ class RangeFinder:
         if not found.is_complete:
             return largest
         self.further = found
+        covered = self.guard_end(step, -step, found, largest)
+        reached = max(self.traced, self.guard_end(step, step, self.guards, self.traced) or 0) if self.traced >= 2 else 1
+        while reached + step in self.good:
+            reached += step
+        if covered is not None and covered > reached + step:
+            return reached
         if any(size > largest for size in self.holes(step, found)):
             return largest
         end = self.guard_end(step, step, found, largest)
