@@ -121,6 +121,8 @@ at::Tensor RequestCaptures::callHook(const ResolvedCaptures::PartHook &hook, con
       given = hook.function(whole, context);
     } catch (const std::exception &exception) {
       throw std::runtime_error("hook of " + context.name + ": " + messageOf(exception));
+    } catch (...) {
+      throw std::runtime_error("hook of " + context.name + ": it threw what is no std::exception");
     }
     TORCH_CHECK(
         !given.defined() || (given.sizes() == whole.sizes() && given.scalar_type() == whole.scalar_type()),

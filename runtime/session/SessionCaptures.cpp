@@ -153,6 +153,8 @@ Expected<at::Tensor> Session::Impl::callWholeBatchHook(const Hook &hook, const s
       given = hook.function(value, {name, 0, batch});
     } catch (const std::exception &exception) {
       failure = messageOf(exception);
+    } catch (...) {
+      failure = "it threw what is no std::exception";
     }
     if (failure.empty() && given.defined() &&
         (given.sizes() != value.sizes() || given.scalar_type() != value.scalar_type()))

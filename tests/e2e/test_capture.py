@@ -235,6 +235,29 @@ def test_calls_and_leaves(options, trace_model, tmp_path):
         assert_close(values["output"], edited(module, lambda: module(*inputs), {name: lambda value: value + 1}), name)
 
 
+class Named(nn.Module):
+    """A submodule is called as the output is."""
+
+    def __init__(self):
+        super().__init__()
+        self.output = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.output(x) * 2
+
+
+def named():
+    torch.manual_seed(0)
+    return Named(), (torch.randn(4, 8),)
+
+
+def test_a_module_may_be_called_as_an_output_is(trace_model, tmp_path):
+    model = trace_model(f"{__file__}:named")
+    cleave("compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "model.plan")
+    found = captured(tmp_path / "model.plan", model, tmp_path, "--capture", "*")
+    assert_close(found["captured.output"] * 2, found["output"])
+
+
 class Counter(nn.Module):
     """Keeps a state."""
 

@@ -21,6 +21,7 @@
 #include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <chrono>
@@ -211,7 +212,15 @@ static Error runSession(Session &session, const RunOptions &options, TraceSpool 
   auto outputs = nameOutputs(session, signature, options.stream, run.measurement.outputs);
   if (!outputs)
     return outputs.takeError();
-  llvm::append_range(*outputs, run.values);
+  llvm::StringSet<> names;
+  for (const runtime::NamedTensor &output : *outputs)
+    names.insert(output.name);
+  for (runtime::NamedTensor &value : run.values) {
+    // A module may be called as an output is.
+    while (!names.insert(value.name).second)
+      value.name.insert(0, "captured.");
+    outputs->push_back(std::move(value));
+  }
   if (Error error = writeFiles(session, signature, options.files, spool, *outputs))
     return error;
   for (const runtime::DeviceStatistics &device : session.statistics())

@@ -67,6 +67,18 @@ static llvm::MapVector<StringRef, OpenDimension> openDimensions(const WitnessFil
       if (group && !llvm::is_contained(open.groups, group))
         open.groups.push_back(group);
     }
+  // Sizes of a group were changed together, so nothing is known of what they are apart.
+  for (const WitnessedDimension &group : file.dimensions) {
+    llvm::SmallVector<StringRef> names;
+    for (const ModelInputs::Tensor &tensor : inputs.tensors)
+      for (size_t dim = 0; dim < tensor.shape.size(); ++dim)
+        if (llvm::is_contained(group.places, WitnessedDimension::Place{tensor.name, int64_t(dim)}))
+          names.push_back(dim < tensor.dims.size() ? StringRef(tensor.dims[dim]) : "");
+    if (!llvm::all_equal(names))
+      for (StringRef name : names)
+        if (auto open = all.find(name); open != all.end())
+          open->second.isMissing = true;
+  }
   return all;
 }
 

@@ -113,6 +113,15 @@ TEST(WitnessedSizes, RefusesTheSizeOfTheInputs) {
               ElementsAre(HasSubstr("dimension 1 is 128; trace and module agree"), testing::_));
 }
 
+TEST(WitnessedSizes, KnowsNothingOfSizesThatWereChangedTogether) {
+  ModelInputs given = inputs("", "seq");
+  given.tensors[1].dims[1] = "other";
+  auto sizes = WitnessedSizes::of(file({1, 512, 1}), given, {"ids=_,seq", "mask=_,other"});
+  ASSERT_TRUE(bool(sizes)) << messageOf(sizes.takeError());
+  EXPECT_EQ(sizes->ranges.count("seq") + sizes->ranges.count("other"), 0u);
+  EXPECT_EQ(sizes->notes.size(), 2u);
+}
+
 TEST(WitnessedSizes, LetsMicrobatchesOpenTheBatch) {
   WitnessFile frozen = file({1, 512, 1});
   frozen.dimensions[0].range = {4, 4, 1};
