@@ -57,7 +57,10 @@ class RangeFinder:
         return sorted(size for size in self.good if dimension.allows(size))
 
     def guards_hold(self, size, guards=None):
-        """Whether guards, those of the traced sizes unless given, hold at `size`; one that leaves out single sizes holds where these were compared, too."""
+        """Whether guards, those of the traced sizes unless given, hold at `size`.
+
+        One that leaves out single sizes also holds where these were compared.
+        """
         failing = self.failing_guards(self.sizes(size), guards)
         return not failing or all(guard.is_hole for guard in failing) and self.affords(size) and self.ok(size)
 
