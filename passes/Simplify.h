@@ -7,8 +7,9 @@
 
 namespace cleave {
 
-/// MLIR's `canonicalize` and `cse` under the same names, around ParkedObserves, which takes `cleave.observe`
-/// out of the IR and listens to what is replaced; MLIR's own passes take no listener.
+/// MLIR's `canonicalize` and `cse`, under the same names. While they rewrite, `cleave.observe` operations are
+/// out of the IR; a rewriter listener moves them to the values that take the place of theirs
+/// (ir/ParkedObserves.h). MLIR's own passes accept no listener.
 std::unique_ptr<mlir::Pass> createCanonicalize();
 std::unique_ptr<mlir::Pass> createCse();
 

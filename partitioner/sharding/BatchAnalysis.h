@@ -32,8 +32,8 @@ struct BatchObstacle {
 /// kSplitBatchAttr has none in that dimension.
 std::optional<BatchObstacle> findBatchObstacle(mlir::func::FuncOp function, llvm::StringRef name);
 
-/// Values of a function that can be split whose parts, concatenated, are not the value of the whole batch,
-/// such as rows that are sorted by expert. None if the function cannot be split.
+/// The values for which running parts of the batch and concatenating does not give what the whole batch
+/// gives, such as rows that are sorted by expert. Empty if `function` has an obstacle (findBatchObstacle).
 llvm::DenseSet<mlir::Value> valuesThatDependOnSplit(mlir::func::FuncOp function, llvm::StringRef name);
 
 /// The dimension of a tensor type that holds dimension `name` as its major factor; nothing if there is none,

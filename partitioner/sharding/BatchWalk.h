@@ -48,8 +48,8 @@ public:
   bool isOfBatchSize(mlir::Value value) const { return numbers.contains(value); }
   /// True if it is proportional to the batch's size.
   bool isProportionalToBatchSize(mlir::Value value) const;
-  /// True if values of parts of the batch, concatenated, are not the value of the whole batch: they depend on
-  /// a sort of its rows, or are indices of them.
+  /// True if running parts of the batch and concatenating does not give this value of the whole batch: it
+  /// depends on a sort of the batch's rows, or holds indices of rows.
   bool dependsOnSplit(mlir::Value value) const {
     return permutation.sortOf(value) || positions.contains(value);
   }

@@ -56,7 +56,7 @@ struct Session::Impl {
   /// One pass of a captured request.
   llvm::Expected<CapturedRequest> captureOnce(llvm::ArrayRef<at::Tensor> inputs, ResolvedCaptures captures,
                                               RequestOptions request);
-  /// What a whole-batch hook gives in place of `value`, in all processes.
+  /// Calls a whole-batch hook in the process that has the value, and returns its result in all processes.
   llvm::Expected<at::Tensor> callWholeBatchHook(const Hook &hook, const std::string &name,
                                                 llvm::ArrayRef<NamedTensor> values, RequestOptions request,
                                                 int64_t batch);
