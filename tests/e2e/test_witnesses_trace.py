@@ -478,3 +478,18 @@ def test_a_step_that_is_not_the_first_divisor():
 
     group = witnesses(module(halved), torch.randn(2, 3, 48))[1]["x.2"]
     assert (group.min, group.divisible_by) == (8, 8)
+
+
+def test_guards_of_two_dimensions_when_no_time_is_left(monkeypatch):
+    """Guards of a call at larger sizes do not hold at the traced ones, where trace and module agree all the same."""
+    def by_area(self, x):
+        return x * 2 if x.shape[0] * x.shape[1] > 100 else x + x
+
+    check_joint = collect.Collector.check_joint
+
+    def without_time(self):
+        self.budget.end, self.budget.sure = 0.0, 0
+        check_joint(self)
+
+    monkeypatch.setattr(collect.Collector, "check_joint", without_time)
+    assert all(least <= size <= most for size, (least, most, _) in zip((4, 6), sizes(module(by_area), torch.randn(4, 6)).values()))

@@ -316,9 +316,16 @@ class Collector:
             sizes = self.traced()
             for index, size in zip(groups, corner):
                 sizes[index] = size
-            if not guard.holds(sizes) and not (self.budget.affords(sizes) and not self.checker.at(sizes).diverges):
+            if not guard.holds(sizes) and not self.agree(sizes):
                 return sizes
         return None
+
+    def agree(self, sizes):
+        """Whether trace and module are known not to diverge at `sizes`, which are compared if there is time."""
+        if sizes == self.traced():
+            return True
+        is_compared = tuple(sizes) in self.checker.known or self.budget.affords(sizes)
+        return is_compared and not self.checker.at(sizes).diverges
 
     def move_inward(self, guard, groups, sizes):
         """Moves the end of one group, the farthest from its traced size, to the next size that was compared."""
