@@ -34,9 +34,10 @@ class Outcome:
 
 
 class Checker:
-    def __init__(self, calls, example, groups):
+    def __init__(self, calls, example, groups, at_traced):
+        """`at_traced` is the Outcome at the example's sizes."""
         self.calls, self.example, self.groups = calls, example, groups
-        self.known = {}
+        self.known = {tuple(group.traced for group in groups): at_traced}
 
     def at(self, sizes):
         """The outcome at these sizes of the groups."""

@@ -11,7 +11,7 @@ import torch
 from cleave_trace.errors import TraceError, one_line
 from cleave_trace.witnesses import dimensions, divergence, guards as guard_search, user_inputs, variations
 from cleave_trace.witnesses.budget import Budget
-from cleave_trace.witnesses.checker import MODULE_FAILS, Checker, has_nan
+from cleave_trace.witnesses.checker import MODULE_FAILS, SAME, Checker, Outcome, has_nan
 from cleave_trace.witnesses.ranges import QUICK, RangeFinder, never_runs
 from cleave_trace.witnesses.witness_file import Builder, Witnesses
 
@@ -19,6 +19,7 @@ MOST_GROUPS = 12
 LEAST_SECONDS, MOST_SECONDS = 6.0, 120.0
 SHORT = 1.0  # seconds
 GUARD_SECONDS = 20.0  # of CPU time that the search for guards may take at least
+SIZES_SHARE = 0.5  # of the time, which comparisons of other values leave for those of other sizes
 JOINT, JOINT_SHARE = 6, 0.15  # draws of all sizes together, and their part of the time
 SEED = 20011
 
@@ -66,22 +67,24 @@ class Collector:
             return
         self.groups = self.all_groups()
         self.budget = Budget(self.seconds, self.traced(), self.trace.call_seconds)
-        self.checker = Checker(self.calls, self.example, self.groups)
+        # Tracing has compared them.
+        self.at_traced = Outcome(SAME, "", self.trace.expected, self.example, self.trace.call_seconds)
+        self.checker = Checker(self.calls, self.example, self.groups, self.at_traced)
         self.start_guards()
         self.check_given()
         if self.trace.call_seconds < SHORT:  # A first call may take longer than others.
             self.checker.compare(self.example)
-            outcome = self.checker.at(self.traced())
-            if not outcome.is_same:
-                self.notes.append(f"witnesses: {outcome.text} when both are called again, so that no more was compared")
+            again = self.checker.compare(self.example)
+            if not again.is_same:
+                self.notes.append(f"witnesses: {again.text} when both are called again, so that no more was compared")
                 return
-            self.budget.call_seconds = outcome.seconds
+            self.budget.call_seconds = self.at_traced.seconds = again.seconds
+        self.budget.kept = SIZES_SHARE * self.seconds if self.groups else 0.0
         is_quick = self.budget.call_seconds < QUICK
         self.base = self.traced() if is_quick else self.small_sizes()
-        if self.base == self.traced():
-            self.compare_values(self.example, list(variations.KINDS), "")
-        else:
-            self.compare_values(self.checker.at(self.base).inputs, list(variations.KINDS), f" at {self.describe(self.base)}")
+        example = self.checker.at(self.base).inputs
+        where = "" if self.base == self.traced() else f" at {self.describe(self.base)}"
+        later = self.compare_values(example, list(variations.KINDS), self.base, where)
         self.take_guards()
         self.budget.kept = JOINT_SHARE * self.seconds if len(self.groups) > 1 else 0.0
         self.find_ranges()
@@ -89,8 +92,9 @@ class Collector:
         self.check_joint()
         self.hold_to_given()
         self.add_sizes()
-        if self.base != self.traced() and self.budget.affords(self.traced()):
-            self.compare_values(self.example, ["drawn"], "")
+        self.compare_values(example, later, self.base, where)
+        if where:
+            self.compare_values(self.example, ["drawn"], self.traced(), "")
         self.report()
 
     # Groups and guards -----------------------------------------------------------------------------------------------
@@ -138,19 +142,25 @@ class Collector:
         sizes = {position: {size for size, other in zip(self.base, positions) if other == position} for position in joined}
         self.base = [sizes[position].pop() if len(sizes[position]) == 1 else group.traced for position, group in joined.items()]
         self.groups = list(joined.values())
-        self.checker = Checker(self.calls, self.example, self.groups)
+        self.checker = Checker(self.calls, self.example, self.groups, self.at_traced)
         self.budget.traced = self.traced()
 
     # Values ----------------------------------------------------------------------------------------------------------
 
-    def compare_values(self, example, names, where):
-        """Changes values of all inputs, or of one at a time where the module does not run otherwise."""
-        sizes = self.base if where else self.traced()
-        for kind in names:
+    def compare_values(self, example, kinds, sizes, where):
+        """Changes values of all inputs, or of one at a time where the module does not run otherwise.
+
+        `sizes` are those of `example`. Returns the kinds for which no time was left.
+        """
+        late = []
+        for kind in kinds:
             for only in [None, *variations.subsets(example)]:
                 inputs = variations.changed(example, kind, SEED, only)
-                if inputs is None or not self.budget.affords(sizes):
+                if inputs is None:
                     continue
+                if not self.budget.affords(sizes):
+                    late.append(kind)
+                    break
                 outcome = self.checker.compare(inputs)
                 if outcome.kind == MODULE_FAILS or has_nan(outcome.outputs) and not has_nan(self.trace.expected):
                     continue
@@ -160,6 +170,7 @@ class Collector:
                     self.builder.add("".join((kind, f" {'+'.join(only)}" if only else "", where)), inputs, outcome.outputs)
                 if only is None:
                     break
+        return late
 
     def value_error(self, example, kind, only, inputs, outcome):
         if only is None:

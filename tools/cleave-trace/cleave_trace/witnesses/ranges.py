@@ -10,6 +10,7 @@ from cleave_trace.witnesses.witness_file import Dimension
 UNLIMITED = 2**63 - 1
 FAR = 1 << 40  # guards that hold up to there hold for every size
 PERIOD = 4096  # sizes that are all tried where guards may hold again and again
+FIRST_GROWTH = 2  # of the first size above the traced one, which may take longer than the time that is left
 FREE = 24  # further sizes that are drawn where calls are quick
 QUICK, SLOW = 0.02, 0.25  # seconds
 
@@ -35,6 +36,11 @@ class RangeFinder:
 
     def affords(self, size):
         return self.budget.affords(self.sizes(size))
+
+    def affords_larger(self, size):
+        """Also the first that is larger than the traced one, if any time is left: guards are no word on such sizes without it."""
+        is_first = all(other <= self.traced for other in self.good)
+        return self.affords(size) or is_first and self.budget.growth(self.sizes(size)) <= FIRST_GROWTH and self.budget.left > 0
 
     def ok(self, size):
         """Whether trace and module agree at `size`."""
@@ -200,7 +206,7 @@ class RangeFinder:
         limit = self.limit(step)
         most = max(2 * self.traced, min(16 * self.traced + 64, 4096)) if self.is_quick(2 * self.traced) else 2 * self.traced
         size, growth = self.traced + step, 2 if self.budget.call_seconds < SLOW else 8
-        while size <= min(most, limit - step) and self.affords(size) and self.ok(size):
+        while size <= min(most, limit - step) and self.affords_larger(size) and self.ok(size):
             size = self.traced + growth * (size - self.traced)
         bad = min((size for size in self.bad if size > self.traced and size % step == 0), default=None)
         if bad is not None and self.bad[bad].kind == MODULE_FAILS and self.are_guards_known(bad - step):
