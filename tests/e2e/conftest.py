@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import dataclasses
+import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -91,24 +93,57 @@ class Model:
         return self.path.with_suffix(".outputs.safetensors")
 
 
+MOST_KEPT = 32 << 20  # bytes of a model that all files share
+
+
 @pytest.fixture(scope="session")
-def trace_model(tmp_path_factory):
-    """trace_model("hf:gpt2", "--seq", 64): traced once a session, in this process, since importing takes seconds."""
-    from cleave_trace import cli
+def kept_models():
+    """The folder of traced models that all test files share; another one when the tracer or a library has changed."""
+    folder, names = BIN.parent / "traced_models", ("torch", "torchvision", "transformers")
+    digest = hashlib.sha256(repr([importlib.metadata.version(name) for name in names]).encode())
+    for path in sorted((SOURCE / "tools/cleave-trace").rglob("*.py")):
+        digest.update(path.read_bytes())
+    kept = folder / digest.hexdigest()[:16]
+    kept.mkdir(parents=True, exist_ok=True)
+    for other in folder.iterdir():
+        if other != kept:
+            shutil.rmtree(other, ignore_errors=True)
+    return kept
 
-    traced = {}
 
-    def trace(*arguments):
+@pytest.fixture(scope="session")
+def trace_model(kept_models, tmp_path_factory):
+    """trace_model("hf:gpt2", "--seq", 64): traced once for all files, in this process, since importing takes seconds.
+
+    Large models, and those that are no library's, are traced once a session, and removed at its end.
+    """
+    traced, removed = {}, []
+
+    def trace(words, kept):
+        """The folder of the model: `kept` if it may stay."""
+        from cleave_trace import cli
+
+        folder = tmp_path_factory.mktemp("models")
+        with contextlib.redirect_stdout(sys.stderr):
+            assert cli.main([*words, "-o", str(folder / "model.pt")]) == 0
+        is_library = words[0].startswith(("hf:", "torchvision:")) and "/" not in words[0]
+        if not is_library or sum(path.stat().st_size for path in folder.iterdir()) > MOST_KEPT:
+            removed.append(folder)
+            return folder
+        with contextlib.suppress(OSError):  # Another file has traced it meanwhile.
+            folder.rename(kept)
+        return kept
+
+    def find(*arguments):
+        words = [str(word) for word in arguments]
+        kept = kept_models / hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
         if arguments not in traced:
-            path = tmp_path_factory.mktemp("models") / "model.pt"
-            with contextlib.redirect_stdout(sys.stderr):
-                assert cli.main([*map(str, arguments), "-o", str(path)]) == 0
-            traced[arguments] = Model(path)
+            traced[arguments] = Model((kept if kept.exists() else trace(words, kept)) / "model.pt")
         return traced[arguments]
 
-    yield trace
-    for model in traced.values():
-        shutil.rmtree(model.path.parent, ignore_errors=True)
+    yield find
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -91,12 +91,12 @@ def check_architecture(name, options):
     compiled = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"),
                       "--train" if options.steps else "--gradients", "--json", "-o", "plan")
     if compiled.returncode:
-        return {"step": "compile", "reason": error_of(compiled)}
+        return {"step": "compile", "reason": sweep.error_of(compiled.returncode, compiled.stderr)}
     if options.steps:
         done = cleave("train", "plan", "--data", path.with_suffix(".inputs.safetensors"), "--steps", str(options.steps),
                       "--lr", str(LEARNING_RATE), "--timeout", str(SECONDS), "--json")
         if done.returncode:
-            return {"step": "run", "reason": error_of(done)}
+            return {"step": "run", "reason": sweep.error_of(done.returncode, done.stderr)}
         report = json.loads(done.stdout)
         reason, memory = difference_of_losses(report["losses"], original, example), peaks(cleave, report)
         shutil.rmtree(folder)
@@ -104,7 +104,7 @@ def check_architecture(name, options):
     done = cleave("run", "plan", "--inputs", path.with_suffix(".inputs.safetensors"), "--outputs", "found.safetensors",
                   "--timeout", str(SECONDS), "--json")
     if done.returncode:
-        return {"step": "run", "reason": error_of(done)}
+        return {"step": "run", "reason": sweep.error_of(done.returncode, done.stderr)}
     from safetensors.torch import load_file
 
     reason, in_float32 = difference(load_file(folder / "found.safetensors"), expected, original, example), ""
@@ -133,7 +133,7 @@ def difference_in_float64(cleave, path, module, example, options, given):
         save_file({name: value.contiguous() for name, value in named.items()}, path.with_name("given.safetensors"))
         done = cleave("run", "exact", "--inputs", "given.safetensors", "--outputs", "found.safetensors", "--timeout", str(SECONDS))
     if done.returncode:
-        return error_of(done)
+        return sweep.error_of(done.returncode, done.stderr)
     found, expected = load_file(path.with_name("found.safetensors")), gradients(exact, given)
     largest = max(float(gradient.abs().max()) for gradient in expected.values())
     for name, gradient in expected.items():
@@ -159,13 +159,13 @@ def at_other_sizes(cleave, path, module, example, inputs):
         options = [word for name, found in dimensions.items() for word in ("--dynamic", f"{name}={','.join(found)}")]
         done = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"), "--gradients", *options, "-o", "plan")
         if done.returncode:
-            refusals.append(error_of(done))
+            refusals.append(sweep.error_of(done.returncode, done.stderr))
             continue
         for (values, again), wanted in zip(examples, expected):
             save_file({name: value.contiguous() for name, value in values.items()}, given)
             done = cleave("run", "plan", "--inputs", given, "--outputs", "found.safetensors", "--timeout", str(SECONDS))
             if done.returncode:
-                refusals.append(error_of(done))
+                refusals.append(sweep.error_of(done.returncode, done.stderr))
                 break
             different = difference(load_file(path.with_name("found.safetensors")), wanted, module, again)
             if different:
@@ -221,10 +221,6 @@ def peaks(cleave, report):
     """Bytes of the device, as the plan predicts them and as they were measured."""
     predicted = json.loads(cleave("inspect", "plan", "--json").stdout)["stages"][0]["predicted_peak_bytes"]
     return {"predicted_bytes": predicted, "measured_bytes": report["devices"][0]["peak_bytes"]}
-
-
-def error_of(done):
-    return next((line for line in done.stderr.splitlines() if line.startswith("error: ")), f"ended with {done.returncode}")[:300]
 
 
 def first_that_trains(name, architectures):

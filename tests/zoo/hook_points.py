@@ -27,6 +27,7 @@ sys.dont_write_bytecode = True
 
 import sweep
 import torch
+from comparing import differences
 from edit import PATCHED, edit
 from safetensors.torch import load_file, save_file
 
@@ -34,7 +35,7 @@ PEERS = SOURCE / "build/peers"
 PAGE = SOURCE / "docs/transformer-lens.md"
 BEGIN, END = "<!-- make transformer-lens: begin -->", "<!-- make transformer-lens: end -->"
 SECONDS = 600  # for one command
-TOLERANCE = 1e-4  # of the value's largest magnitude
+TOLERANCE, LEAST = 1e-4, 0.0  # of the value's largest magnitude, however small that is
 MESHES = {"pp=4": ("--mesh", "pp=4"), "tp=2": ("--mesh", "tp=2"), "pp=2,tp=2": ("--mesh", "pp=2,tp=2"),
           "pp=2, 2 micro-batches": ("--mesh", "pp=2", "--microbatches", "2")}
 EDITED = ("pp=4", "tp=2")  # meshes for edits and patching
@@ -228,7 +229,7 @@ class Check:
             elif name in missing:
                 self.found.declared.append((mesh, name, missing[name]))
                 self.compare(mesh, name, values)
-            elif differs := difference(values, self.cache, self.calls[name]):
+            elif differs := differences(values, self.cache, self.calls[name], TOLERANCE, LEAST):
                 if not self.is_first(name, values):
                     self.found.wrong.append(f"{mesh}: {name} with --capture-points: {differs}")
         if mesh in EDITED:
@@ -243,7 +244,7 @@ class Check:
         return "captured by its name alone, or not in all of its calls"
 
     def compare(self, mesh, name, values):
-        differs = difference(values, self.cache, self.calls[name])
+        differs = differences(values, self.cache, self.calls[name], TOLERANCE, LEAST)
         if not differs:
             self.found.equal[mesh] += 1
         elif "micro-batches" in mesh and self.is_first(name, values):
@@ -255,8 +256,8 @@ class Check:
         """Whether a value without a batch is that of the first micro-batch."""
         whole, first = self.cache[self.paths[name]], self.first[self.paths[name]]
         grows = [size for size, half in zip(whole.shape, first.shape) if size != half]
-        return grows != [] and all(size != 2 * half for size, half in zip(whole.shape, first.shape)) and not difference(
-            values, self.first, self.calls[name])
+        return grows != [] and all(size != 2 * half for size, half in zip(whole.shape, first.shape)) and not differences(
+            values, self.first, self.calls[name], TOLERANCE, LEAST)
 
     def check_edits(self, mesh):
         refused = {}
@@ -284,7 +285,7 @@ class Check:
             values = self.run(plan, "--replace", "replaced.safetensors")
         except Failure as failure:
             return str(failure)
-        if differs := difference(values, {"output": self.edits[name]}, ["output"]):
+        if differs := differences(values, {"output": self.edits[name]}, ["output"], TOLERANCE, LEAST):
             self.found.wrong.append(f"{mesh}: edit of {name}: {differs}")
         else:
             self.found.edits[mesh] += 1
@@ -315,24 +316,10 @@ class Check:
                 save_file({name: patched}, self.folder / "patched.safetensors")
                 logits = self.run(plan, "--replace", "patched.safetensors", inputs="corrupted.safetensors")["output"]
                 found = logits[:, -1, answers[0]] - logits[:, -1, answers[1]]
-                if differs := difference({name: found}, {name: row}, [name]):
+                if differs := differences({name: found}, {name: row}, [name], TOLERANCE, LEAST):
                     self.found.wrong.append(f"{mesh}: patching {name}: {differs}")
                 else:
                     self.found.patched[mesh] += row.numel()
-
-
-def difference(found, expected, names):
-    """How values differ from what they should be; empty if they do not."""
-    for name in names:
-        value, other = found[name], expected[name]
-        if value.shape != other.shape or value.dtype != other.dtype:
-            return f"{name}: {value.dtype}{list(value.shape)} instead of {other.dtype}{list(other.shape)}"
-        finite = other[other.isfinite()].abs()
-        largest = finite.max().item() if finite.numel() else 0.0
-        tolerance = TOLERANCE * largest if value.is_floating_point() else 0
-        if not torch.allclose(value.double(), other.double(), rtol=0, atol=tolerance, equal_nan=True):
-            return f"{name}: off by {(value.double() - other.double()).abs().max().item():.3g} of {largest:.3g}"
-    return ""
 
 
 def told(result):

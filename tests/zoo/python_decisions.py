@@ -16,11 +16,11 @@ import subprocess
 import sys
 import tempfile
 
+import sweep
 import torch
-
+from comparing import differences
 from deciding_modules import DECISIONS
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SIZES, VALUES = 8, 3
 TOLERANCE = 1e-3  # of an output's largest value
 
@@ -67,13 +67,6 @@ def draws(made, seed=977):
         yield made.sizes, torch.Generator().manual_seed(seed * 3 + index)
 
 
-def is_close(value, other):
-    if value.shape != other.shape or value.dtype != other.dtype:
-        return False
-    scale = value.abs().max().item() if value.numel() else 1.0
-    return torch.allclose(value.double(), other.double(), rtol=0, atol=TOLERANCE * max(scale, 1e-3), equal_nan=True)
-
-
 def check(name, callee, dimensions, refused=""):
     """Holds `callee`, which returns outputs by path, to the module wherever `dimensions` (of the file of witnesses) let inputs in."""
     from cleave_trace import trees
@@ -97,7 +90,7 @@ def check(name, callee, dimensions, refused=""):
                 continue
             try:
                 found = callee(**{key: trees.traceable(value) for key, value in arguments.items()})
-                is_right = set(found) == set(expected) and all(is_close(expected[path], found[path]) for path in expected)
+                is_right = set(found) == set(expected) and not differences(found, expected, expected, TOLERANCE)
             except Exception:
                 is_right = False
         result.compared += 1
@@ -132,15 +125,11 @@ def compiled(written, dimensions, folder):
 
     trace, found = written
     files.write(trace, folder / "model.pt", "module", found)
-    names = {path: ["_"] * tensor.dim() for path, tensor in trace.inputs.items()}
-    for index, dimension in enumerate(dimensions):
-        for path, dim in dimension["dims"] if dimension["min"] < dimension["max"] else ():
-            names[path][dim] = f"size{index}"
-    dynamic = [word for path, dims in names.items() if set(dims) - {"_"} for word in ("--dynamic", f"{path}={','.join(dims)}")]
+    opened = [dimension for dimension in dimensions if dimension["min"] < dimension["max"]]
 
     def cleave(*arguments):
-        done = subprocess.run([SOURCE / "build/bin/cleave", *arguments], capture_output=True, text=True, cwd=folder)
-        return next((line for line in done.stderr.splitlines() if line.startswith("error: ")), "") if done.returncode else ""
+        done = subprocess.run([sweep.SOURCE / "build/bin/cleave", *arguments], capture_output=True, text=True, cwd=folder)
+        return sweep.error_of(done.returncode, done.stderr)
 
     def run(**arguments):
         given = dict(zip(trace.inputs, trees.leaves(arguments).values(), strict=True))
@@ -149,7 +138,8 @@ def compiled(written, dimensions, folder):
             raise ValueError(error)
         return load_file(folder / "found.safetensors")
 
-    error = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--verify", *dynamic, "-o", "plan")
+    error = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--verify",
+                   *sweep.named_dimensions(trace.inputs, opened), "-o", "plan")
     return None if error else run, error
 
 
@@ -161,10 +151,8 @@ def main(names, with_plans):
             if with_plans and not error:
                 callee, error = compiled(written, dimensions, pathlib.Path(folder))
             result = check(name, callee, dimensions, error)
-        open_ = [f"{d['dims'][0][0]}.{d['dims'][0][1]}:{d['min']}-{d['max'] if d['max'] < 2**62 else ''}"
-                 + (f"/{d['divisible_by']}" if d["divisible_by"] > 1 else "") for d in dimensions]
         print(f"{'WRONG' if result.wrong else 'ok':5} {name}: {result.compared} compared, {result.outside} outside; "
-              f"{' '.join(open_)} {result.refused[:110]} {' '.join(result.wrong[:3])}", flush=True)
+              f"{' '.join(map(sweep.range_of, dimensions))} {result.refused[:110]} {' '.join(result.wrong[:3])}", flush=True)
         total.compared += result.compared
         total.outside += result.outside
         total.wrong += [name] * bool(result.wrong)
@@ -174,5 +162,4 @@ def main(names, with_plans):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(SOURCE / "tools/cleave-trace"))
     sys.exit(main([name for name in sys.argv[1:] if name != "--plans"], "--plans" in sys.argv))

@@ -5,9 +5,12 @@ A sweep goes on where it was stopped: architectures whose line is there are not 
 
 import argparse
 import concurrent.futures
+import copy
 import json
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -73,3 +76,64 @@ def attempts(name):
     source, _, model = name.partition(":")
     found = architectures.attempts_hf(model) if source == "hf" else architectures.attempts_vision(model)
     return (build for _, build in found)
+
+
+class Check:
+    """What the checks of one architecture begin with: its module, its trace, and a folder to compile and run in."""
+
+    def __init__(self, name, options, folder, seconds):
+        self.name, self.bin, self.seconds = name, options.bin, seconds
+        self.folder = options.work / folder / name.replace(":", ".")
+        self.path = self.folder / "model.pt"
+        self.inputs = self.path.with_suffix(".inputs.safetensors")
+
+    def first_trace(self):
+        """Takes the first way of building the architecture in which it can be traced.
+
+        `module` is a copy that tracing has not changed, `bound` are its arguments. Raises the first way's error.
+        """
+        import torch
+        from cleave_trace import tracing
+
+        torch.set_num_threads(1)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        first = None
+        for build in attempts(self.name):
+            try:
+                module, example = build()
+                self.module = copy.deepcopy(module)
+                self.bound = tracing.bind(self.module, example)
+                self.trace = tracing.trace(module, example)
+                return
+            except Exception as error:
+                first = first or ValueError(f"{type(error).__name__}: {error}".splitlines()[0][:200])
+        raise first
+
+    def command(self, program, *arguments):
+        """Runs one of the executables in the folder. Returns its error; empty if it was fine."""
+        done = subprocess.run([self.bin / program, *map(str, arguments)], capture_output=True, text=True, cwd=self.folder,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=self.seconds)
+        return error_of(done.returncode, done.stderr)
+
+
+def error_of(status, text):
+    """The error line of a program that ended so, and wrote `text` to stderr; empty if it was fine."""
+    lines = text.strip().splitlines() or [f"ended with {status}"]
+    return next((line for line in lines if line.startswith("error: ")), lines[-1])[:300] if status else ""
+
+
+def named_dimensions(inputs, dimensions):
+    """Options of `cleave compile` that name these dimensions, as the file of witnesses has them."""
+    names = {path: ["_"] * tensor.dim() for path, tensor in inputs.items()}
+    for index, dimension in enumerate(dimensions):
+        for path, dim in dimension["dims"]:
+            names[path][dim] = f"size{index}"
+    return [word for path, dims in names.items() if set(dims) - {"_"} for word in ("--dynamic", f"{path}={','.join(dims)}")]
+
+
+def range_of(dimension):
+    """A dimension of the file of witnesses in a word, as x.0:1-64/8."""
+    (path, dim), *_ = dimension["dims"]
+    most = dimension["max"] if dimension["max"] < 2 ** 62 else ""
+    return f"{path}.{dim}:{dimension['min']}-{most}" + (f"/{dimension['divisible_by']}" if dimension["divisible_by"] > 1 else "")

@@ -8,13 +8,12 @@ to WORK/witnesses.jsonl; models that are there are not run again.
 import collections
 import copy
 import json
-import os
 import random
 import re
 import shutil
-import subprocess
 
 import sweep
+from comparing import differences
 
 SECONDS = 600  # for one architecture
 SIZES, VALUES = 8, 3
@@ -46,20 +45,13 @@ def summary(entries):
     return "\n".join([*lines, *(f"  {count}: {reason}" for reason, count in reasons.most_common())])
 
 
-class Check:
+class Check(sweep.Check):
     def __init__(self, name, options):
-        self.name, self.bin = name, options.bin
-        self.folder = options.work / "witnesses" / name.replace(":", ".")
-        self.path = self.folder / "model.pt"
-        self.inputs = self.path.with_suffix(".inputs.safetensors")
+        super().__init__(name, options, "witnesses", SECONDS)
 
     def result(self):
-        import torch
         from cleave_trace.errors import TraceError
 
-        torch.set_num_threads(1)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
         try:
             self.first_trace()
             found = self.witnesses()
@@ -74,24 +66,8 @@ class Check:
         counts, wrong = self.compare(named)
         if not wrong:
             shutil.rmtree(self.folder, ignore_errors=True)
-        return {"reason": "", "open": [described(dimension) for dimension in self.dimensions], "named": len(named), **counts, "wrong": wrong,
-                **notes}
-
-    def first_trace(self):
-        """The first way of building the architecture in which it can be traced."""
-        from cleave_trace import tracing
-
-        first = None
-        for build in sweep.attempts(self.name):
-            try:
-                module, example = build()
-                self.original = copy.deepcopy(module)
-                self.trace = tracing.trace(module, example)
-                self.bound = tracing.bind(self.original, example)
-                return
-            except Exception as error:
-                first = first or ValueError(f"{type(error).__name__}: {error}".splitlines()[0])
-        raise first
+        ranges = [sweep.range_of(dimension) for dimension in self.dimensions]
+        return {"reason": "", "open": ranges, "named": len(named), **counts, "wrong": wrong, **notes}
 
     def witnesses(self):
         from cleave_trace import files
@@ -106,20 +82,14 @@ class Check:
         ways = [self.dimensions, *([dimension] for dimension in self.dimensions if len(self.dimensions) > 1), []]
         first = ""
         for named in ways:
-            error = self.cleave("compile", self.path, "--inputs", self.inputs, "--verify", *self.dynamic(named), "-o", "plan")
+            error = self.command("cleave", "compile", self.path, "--inputs", self.inputs, "--verify",
+                                 *sweep.named_dimensions(self.trace.inputs, named), "-o", "plan")
             if not error:
                 return "", named
             first = first or error
             if "differs" in error:
                 break
         return f"compile: {first}", []
-
-    def dynamic(self, named):
-        names = {path: ["_"] * tensor.dim() for path, tensor in self.trace.inputs.items()}
-        for index, dimension in enumerate(named):
-            for path, dim in dimension["dims"]:
-                names[path][dim] = f"size{index}"
-        return [word for path, dims in names.items() if set(dims) - {"_"} for word in ("--dynamic", f"{path}={','.join(dims)}")]
 
     def compare(self, named):
         """Counts of comparisons and what was wrong."""
@@ -133,12 +103,12 @@ class Check:
             sizes = self.sizes(named, dice) if what == "sizes" else {}
             inputs = self.resized(named, sizes)
             changed = variations.changed(inputs, "drawn", SEED + number) or inputs
-            expected = self.module(changed)
+            expected = self.answer(changed)
             if expected is None:  # Drawn values that are not of the kind, such as lengths: the example's, in another order.
                 changed = variations.changed(inputs, "swapped", SEED + number) or inputs
-                expected = self.module(changed)
+                expected = self.answer(changed)
             if expected is None and what == "sizes":
-                changed, expected = inputs, self.module(inputs)
+                changed, expected = inputs, self.answer(inputs)
             if expected is None:
                 counts["outside"] += 1
                 continue
@@ -168,14 +138,14 @@ class Check:
                 found[path] = found[path].index_select(dim, torch.arange(size) % found[path].shape[dim]).contiguous()
         return found
 
-    def module(self, inputs):
+    def answer(self, inputs):
         """Outputs of a fresh copy of the module by path; None if it fails."""
         import torch
         from cleave_trace import trees
 
         try:
             with torch.no_grad():
-                found = copy.deepcopy(self.original)(*self.arguments(inputs)[0], **self.arguments(inputs)[1])
+                found = copy.deepcopy(self.module)(*self.arguments(inputs)[0], **self.arguments(inputs)[1])
         except Exception:
             return None
         outputs = trees.leaves(trees.traceable(trees.plain(found)), "output")
@@ -193,33 +163,8 @@ class Check:
         from safetensors.torch import load_file, save_file
 
         save_file({name: value.contiguous() for name, value in inputs.items()}, self.folder / "given.safetensors")
-        error = self.cleave("run", "plan", "--inputs", "given.safetensors", "--outputs", "found.safetensors")
-        if error:
-            return error
-        found = load_file(self.folder / "found.safetensors")
-        for name, value in expected.items():
-            if name not in found:
-                return f"no output {name}"
-            if found[name].shape != value.shape or found[name].dtype != value.dtype:
-                return f"{name} is {found[name].dtype}{list(found[name].shape)}, not {value.dtype}{list(value.shape)}"
-            apart = (found[name].double() - value.double()).abs()
-            apart = apart[apart.isfinite()].max().item() if apart.numel() else 0.0
-            largest = value[value.isfinite()].abs().max().item() if value[value.isfinite()].numel() else 1.0
-            if apart > TOLERANCE * max(largest, 1e-3) or not (found[name].isfinite() == value.isfinite()).all():
-                return f"{name} differs by {apart:.3g} of {largest:.3g}"
-        return ""
-
-    def cleave(self, *arguments):
-        done = subprocess.run([self.bin / "cleave", *map(str, arguments)], capture_output=True, text=True, cwd=self.folder,
-                              env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=SECONDS)
-        lines = done.stderr.strip().splitlines()
-        return next((line for line in lines if line.startswith("error: ")), f"ended with {done.returncode}")[:300] if done.returncode else ""
-
-
-def described(dimension):
-    (path, dim), *_ = dimension["dims"]
-    most = dimension["max"] if dimension["max"] < 2 ** 62 else ""
-    return f"{path}.{dim}:{dimension['min']}-{most}" + (f"/{dimension['divisible_by']}" if dimension["divisible_by"] > 1 else "")
+        error = self.command("cleave", "run", "plan", "--inputs", "given.safetensors", "--outputs", "found.safetensors")
+        return error or differences(load_file(self.folder / "found.safetensors"), expected, expected, TOLERANCE)
 
 
 if __name__ == "__main__":
