@@ -8,6 +8,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/CheckedArithmetic.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <ATen/ATen.h>
 #include <cmath>
@@ -406,6 +407,12 @@ Expected<FoundWitnesses> findWitnesses(StringRef model, StringRef serializationI
   FoundWitnesses found;
   const std::string path = witnessesBeside(model);
   if (path.empty()) {
+    llvm::sys::fs::file_status status;
+    if (!llvm::sys::fs::status(pathBeside(model, "witnesses"), status, /*Follow=*/false)) {
+      found.unused =
+          name + " beside the model is no regular file, and is not used; trace the model again, or remove it";
+      return found;
+    }
     found.missing = "verified against the trace alone: found no file " + name +
                     " beside the model; cleave-trace writes it";
     return found;
@@ -414,8 +421,8 @@ Expected<FoundWitnesses> findWitnesses(StringRef model, StringRef serializationI
   if (!file)
     return file.takeError();
   if (serializationId.empty() || file->model != serializationId) {
-    found.foreign = name + " belongs to another trace than " + llvm::sys::path::filename(model).str() +
-                    ", and is not used; trace the model again to have both";
+    found.unused = name + " belongs to another trace than " + llvm::sys::path::filename(model).str() +
+                   ", and is not used; trace the model again to have both";
     return found;
   }
   found.file = std::move(*file);

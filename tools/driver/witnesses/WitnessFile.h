@@ -76,8 +76,8 @@ struct WitnessFile {
 /// The witnesses of a model, or a sentence about why there are none.
 struct FoundWitnesses {
   std::optional<WitnessFile> file;
-  /// There is no file, or it belongs to another model.
-  std::string missing, foreign;
+  /// There is no file; or one that is not used, since it belongs to another model or is no regular file.
+  std::string missing, unused;
 };
 
 /// Looks beside the model. \param serializationId  that of the model. Fails if the file is damaged.

@@ -221,8 +221,8 @@ Expected<PlanWitnesses> PlanWitnesses::read(const CompileOptions &options, const
   auto found = findWitnesses(options.model, source.serializationId);
   if (!found)
     return found.takeError();
-  if (!found->foreign.empty())
-    result.notes.push_back(makeNote("witnesses", found->foreign));
+  if (!found->unused.empty())
+    result.notes.push_back(makeNote("witnesses", found->unused));
   if (!found->file)
     return result;
   bool hasOpened = false;

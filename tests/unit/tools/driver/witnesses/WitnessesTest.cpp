@@ -228,7 +228,7 @@ TEST(Witnesses, AreFoundBesideTheirModel) {
   for (const char *other : {"", "43"}) {
     auto foreign = llvm::cantFail(findWitnesses(model, other));
     EXPECT_FALSE(foreign.file);
-    EXPECT_EQ(foreign.foreign,
+    EXPECT_EQ(foreign.unused,
               "net.witnesses.safetensors belongs to another trace than net.pt, and is not used; "
               "trace the model again to have both");
   }
