@@ -6,7 +6,7 @@
 
 namespace cleave::plan {
 
-bool WitnessedRange::isAlone(int64_t size) const {
+bool WitnessedRange::isOnly(int64_t size) const {
   const bool hasSmaller = size - divisibleBy >= std::max<int64_t>(min, 1);
   const bool hasLarger = divisibleBy <= max - size;
   return contains(size) && !hasSmaller && !hasLarger;

@@ -19,7 +19,7 @@ struct WitnessedRange {
 
   bool contains(int64_t size) const { return min <= size && size <= max && size % divisibleBy == 0; }
   /// True if `size` is contained, and no other size is.
-  bool isAlone(int64_t size) const;
+  bool isOnly(int64_t size) const;
   bool isAnySize() const { return min <= 1 && max == kNoLimit && divisibleBy == 1; }
   /// The sizes in both; nothing if the least common multiple of the two `divisibleBy` overflows.
   std::optional<WitnessedRange> intersectedWith(const WitnessedRange &other) const;

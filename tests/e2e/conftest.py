@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("CLEAVE_BIN", SOURCE / "build/bin"))
 sys.dont_write_bytecode = True
-# Children inherit what is ignored, which it is where these tests run in the background of a shell, or under nohup.
+# Child processes inherit ignored signals, and shells ignore SIGINT for background jobs (nohup: SIGHUP). This restores the defaults.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
@@ -58,8 +58,8 @@ def cleave(*arguments, status=0, **options):
     return execute("cleave", *arguments, status=status, **options)
 
 
-def without_rights():
-    """Root, too, reads and writes only what permissions say."""
+def drop_root_override():
+    """preexec_fn: drops CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, so that the permissions of files hold for root, too."""
     drop_from_bounding_set, override, read_search = 24, 1, 2
     for capability in (override, read_search):
         ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0)
@@ -93,55 +93,55 @@ class Model:
         return self.path.with_suffix(".outputs.safetensors")
 
 
-MOST_KEPT = 32 << 20  # bytes of a model that all files share
+MAX_CACHED = 32 << 20  # bytes of a model that all files share
 
 
 @pytest.fixture(scope="session")
-def kept_models():
+def model_cache():
     """The folder of traced models that all test files share; another one when the tracer or a library has changed."""
     folder, names = BIN.parent / "traced_models", ("torch", "torchvision", "transformers")
     digest = hashlib.sha256(repr([importlib.metadata.version(name) for name in names]).encode())
     for path in sorted((SOURCE / "tools/cleave-trace").rglob("*.py")):
         digest.update(path.read_bytes())
-    kept = folder / digest.hexdigest()[:16]
-    kept.mkdir(parents=True, exist_ok=True)
+    cache = folder / digest.hexdigest()[:16]
+    cache.mkdir(parents=True, exist_ok=True)
     for other in folder.iterdir():
-        if other != kept:
+        if other != cache:
             shutil.rmtree(other, ignore_errors=True)
-    return kept
+    return cache
 
 
 @pytest.fixture(scope="session")
-def trace_model(kept_models, tmp_path_factory):
+def trace_model(model_cache, tmp_path_factory):
     """trace_model("hf:gpt2", "--seq", 64): traced once for all files, in this process, since importing takes seconds.
 
     Large models, and those that are no library's, are traced once a session, and removed at its end.
     """
     traced, removed = {}, []
 
-    def trace(words, kept):
-        """The folder of the model: `kept` if it may stay."""
+    def trace(words, cached):
+        """The folder of the model: `cached` if it may stay."""
         from cleave_trace import cli
 
         folder = tmp_path_factory.mktemp("models")
         with contextlib.redirect_stdout(sys.stderr):
             assert cli.main([*words, "-o", str(folder / "model.pt")]) == 0
         is_library = words[0].startswith(("hf:", "torchvision:")) and "/" not in words[0]
-        if not is_library or sum(path.stat().st_size for path in folder.iterdir()) > MOST_KEPT:
+        if not is_library or sum(path.stat().st_size for path in folder.iterdir()) > MAX_CACHED:
             removed.append(folder)
             return folder
         with contextlib.suppress(OSError):  # Another file has traced it meanwhile.
-            folder.rename(kept)
-        return kept
+            folder.rename(cached)
+        return cached
 
-    def find(*arguments):
+    def cached_or_traced(*arguments):
         words = [str(word) for word in arguments]
-        kept = kept_models / hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+        cached = model_cache / hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
         if arguments not in traced:
-            traced[arguments] = Model((kept if kept.exists() else trace(words, kept)) / "model.pt")
+            traced[arguments] = Model((cached if cached.exists() else trace(words, cached)) / "model.pt")
         return traced[arguments]
 
-    yield find
+    yield cached_or_traced
     for folder in removed:
         shutil.rmtree(folder, ignore_errors=True)
 

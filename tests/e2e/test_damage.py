@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 import torch
-from conftest import BIN, compile_refused, contents, refused, run_refused, verify_refused, without_rights
+from conftest import BIN, compile_refused, contents, refused, run_refused, verify_refused, drop_root_override
 
 SAMPLES = 8
 
@@ -140,12 +140,12 @@ def test_a_file_without_permission(model, plan, name):
     path.chmod(0)
     inputs = "model.inputs.safetensors"
     if name.startswith("model.plan"):
-        message = run_refused(plan, inputs, preexec_fn=without_rights)
-        assert path.name in refused(model.parent, "verify", plan.name, "--model", model.name, preexec_fn=without_rights)
+        message = run_refused(plan, inputs, preexec_fn=drop_root_override)
+        assert path.name in refused(model.parent, "verify", plan.name, "--model", model.name, preexec_fn=drop_root_override)
     elif name == "machine.json":
-        message = compile_refused(model, "--machine", name, preexec_fn=without_rights)
+        message = compile_refused(model, "--machine", name, preexec_fn=drop_root_override)
     else:
-        message = compile_refused(model, preexec_fn=without_rights)
+        message = compile_refused(model, preexec_fn=drop_root_override)
     assert path.name in message and "ermission denied" in message
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, without_rights
+from conftest import BIN, drop_root_override
 from launching import Processes, plain_environment
 from small import COMPILE, NAMES, RUN, small  # noqa: F401
 
@@ -128,7 +128,7 @@ def test_a_closed_output(files, name, streams):
 @pytest.mark.parametrize("name", ["compile", "run"])
 def test_a_folder_that_is_not_to_be_written(files, name):
     files.folder.chmod(0o555)
-    [(status, err)] = start(files, name, {}, preexec=without_rights)
+    [(status, err)] = start(files, name, {}, preexec=drop_root_override)
     files.folder.chmod(0o755)
     assert status == 1 and err.startswith("error: cannot write '") and err.count("\n") == 1
     assert err.endswith(": Permission denied; write to another folder\n")
@@ -142,7 +142,7 @@ def test_a_trace_elsewhere(files):
     options = ("model.plan", "--inputs", "x.safetensors", "--outputs", "y.safetensors")
     for trace in "own/t.json", "no/such/folder/t.json":
         own = {0: ({}, ("--trace", trace)), 1: ({}, ("--trace", "t.json"))}
-        with Processes(2, *options, own=own, cwd=files.folder, preexec_fn=without_rights) as processes:
+        with Processes(2, *options, own=own, cwd=files.folder, preexec_fn=drop_root_override) as processes:
             ended = processes.end()
         assert all(end.status == 0 and not end.err for end in ended.values()), ended
         assert files.are_outputs_new() and not list((files.folder / "own").iterdir())

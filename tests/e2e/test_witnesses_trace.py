@@ -82,7 +82,7 @@ def test_a_maximum_over_a_loop_is_frozen():
 def test_a_branch_bounds_the_range_and_names_the_module():
     found, groups = witnesses(nn.Sequential(nn.Linear(4, 4), module(long_branch)), torch.randn(2, 100, 4))
     assert (groups["input.1"].min, groups["input.1"].max, groups["input.1"].where) == (65, UNLIMITED, "1")
-    assert any(re.match(r"seq is at least 65: at 64 the trace differs .*; they diverge in 1$", note) for note in found.notes)
+    assert any(re.match(r"seq is at least 65: at 64 the trace differs .*; they diverge in module 1$", note) for note in found.notes)
 
 
 def test_the_other_side_of_a_branch():
@@ -488,7 +488,7 @@ def test_guards_of_two_dimensions_when_no_time_is_left(monkeypatch):
     check_joint = collect.Collector.check_joint
 
     def without_time(self):
-        self.budget.end, self.budget.sure = 0.0, 0
+        self.budget.end, self.budget.guaranteed = 0.0, 0
         check_joint(self)
 
     monkeypatch.setattr(collect.Collector, "check_joint", without_time)

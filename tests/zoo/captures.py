@@ -31,12 +31,12 @@ def main():
     parser.add_argument("--meshes", nargs="+", choices=MESHES, default=list(MESHES), help="of these meshes alone")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(Check(options.one, options).result()))
+        print(json.dumps(CaptureCheck(options.one, options).result()))
         return
-    print(summary(sweep.run(options, __file__, "captures.jsonl", SECONDS, told, ["--meshes", *options.meshes])))
+    print(summary(sweep.run(options, __file__, "captures.jsonl", SECONDS, status_line, ["--meshes", *options.meshes])))
 
 
-def told(found):
+def status_line(found):
     return found["reason"] or ", ".join(
         f"{mesh}: {entry.get('reason') or '{} points, {} edits'.format(entry['points'], entry['edits'])}"
         f"{' WRONG ' + entry['wrong'][0] if entry.get('wrong') else ''}" for mesh, entry in found["meshes"].items())
@@ -48,14 +48,14 @@ def summary(entries):
     for mesh in MESHES:
         runs = [entry["meshes"][mesh] for entry in traced if mesh in entry["meshes"]]
         ran = [run for run in runs if not run.get("reason")]
-        lines.append(f"{mesh}: {len(ran)} ran, {sum(run['points'] for run in ran)} points, {sum(run['edits'] for run in ran)} edits, "
-                     f"{sum(len(run['wrong']) for run in ran)} wrong, {sum(run['refused'] for run in ran)} edits refused")
+        lines.append(f"{mesh}: {len(ran)} ran, {sum(run['points'] for run in ran)} points, "
+                     f"{sum(run['edits'] for run in ran)} edits, {sum(len(run['wrong']) for run in ran)} wrong, {sum(run['refused'] for run in ran)} edits refused")
         reasons = collections.Counter(run["reason"] for run in runs if run.get("reason"))
         lines += [f"  {count}: {reason}" for reason, count in reasons.most_common()]
     return "\n".join(lines)
 
 
-class Check(sweep.Check):
+class CaptureCheck(sweep.Check):
     def __init__(self, name, options):
         super().__init__(name, options, "captures", SECONDS)
         self.meshes = options.meshes
@@ -71,7 +71,7 @@ class Check(sweep.Check):
         except Exception as error:
             return {"reason": str(error), "meshes": {}}
         with torch.no_grad():
-            self.run()  # In a first call some models put other modules in the place of those that they have.
+            self.run()  # Some models replace submodules in the first call.
         self.expected = recorded(self.module, self.run)
         meshes = {mesh: self.check(mesh) for mesh in self.meshes}
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -41,12 +41,13 @@ MESHES = {"pp=4": ("--mesh", "pp=4"), "tp=2": ("--mesh", "tp=2"), "pp=2,tp=2": (
 EDITED = ("pp=4", "tp=2")  # meshes for edits and patching
 # What is in fused attention: points that are declared in one more plan of each mesh.
 FUSED = ("*.hook_attn_scores", "*.hook_pattern")
-KIND_OF_ENTRY = {"declared": "read", "limited": "read", "declared_edits": "edit", "refused_edits": "edit", "no plan": "read, edit"}
-FIRST = "rows are chosen by values, so that no dimension is the batch: the value is that of the first micro-batch"
+OPERATION_OF_CATEGORY = {"declared": "read", "limited": "read", "declared_edits": "edit", "refused_edits": "edit",
+                         "no plan": "read, edit"}
+FIRST_MICROBATCH = "rows are chosen by values, so that no dimension is the batch: the value is that of the first micro-batch"
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class ModelClass:
     """A class of TransformerLens, with the file of models and the packages, the first of which come first."""
     name: str
     release: str
@@ -57,14 +58,14 @@ class Kind:
         return {"PYTHONPATH": os.pathsep.join(str(install(name)) for name in self.requirements)}
 
 
-KINDS = (Kind("HookedTransformer", "3.9.0", "hooked.py", ("transformer_lens",)),
-         Kind("TransformerBridge", "4.3.0", "bridged.py", ("transformer_bridge", "transformer_lens")))
+MODEL_CLASSES = (ModelClass("HookedTransformer", "3.9.0", "hooked.py", ("transformer_lens",)),
+         ModelClass("TransformerBridge", "4.3.0", "bridged.py", ("transformer_bridge", "transformer_lens")))
 
 
 def install(name):
     """The folder of the packages that requirements-NAME.txt pins."""
     requirements, folder = HERE / f"requirements-{name}.txt", PEERS / name
-    # The stamp is written last: what was broken off starts again.
+    # The stamp is written last: an interrupted installation has none and is repeated.
     stamp = folder / "requirements.stamp"
     if not stamp.exists() or stamp.read_text() != requirements.read_text():
         print(f"installing {requirements.name} into {folder}", file=sys.stderr, flush=True)
@@ -93,15 +94,15 @@ def main():
     install("transformer_lens")
     run_page(options)
     found = []
-    for kind in KINDS:
+    for kind in MODEL_CLASSES:
         names = re.findall(r'"(\w+)"', re.search(r"^NAMES = \((.*?)\)$", (HERE / "lens" / kind.file).read_text(), re.M | re.S)[1])
         for name in names:
             if options.only.search(f"{kind.name}:{name}"):
                 known = options.work / f"{kind.name}.{name}.json"
                 if not known.exists() or options.again.search(f"{kind.name}:{name}"):
-                    known.write_text(json.dumps(vars(Check(kind, name, options).result())))
+                    known.write_text(json.dumps(vars(HookPointCheck(kind, name, options).result())))
                 found.append(Result(**json.loads(known.read_text())))
-                print(told(found[-1]), flush=True)
+                print(status_line(found[-1]), flush=True)
     report = text(found)
     print(report)
     if not options.only.pattern:
@@ -149,7 +150,7 @@ class Failure(Exception):
     """What a command said is wrong."""
 
 
-class Check:
+class HookPointCheck:
     def __init__(self, kind, name, options):
         self.kind, self.name, self.options = kind, name, options
         self.folder = options.work / kind.name / name
@@ -230,7 +231,7 @@ class Check:
                 self.found.declared.append((mesh, name, missing[name]))
                 self.compare(mesh, name, values)
             elif differs := differences(values, self.cache, self.calls[name], TOLERANCE, LEAST):
-                if not self.is_first(name, values):
+                if not self.equals_first_microbatch(name, values):
                     self.found.wrong.append(f"{mesh}: {name} with --capture-points: {differs}")
         if mesh in EDITED:
             self.check_edits(mesh)
@@ -247,12 +248,12 @@ class Check:
         differs = differences(values, self.cache, self.calls[name], TOLERANCE, LEAST)
         if not differs:
             self.found.equal[mesh] += 1
-        elif "micro-batches" in mesh and self.is_first(name, values):
-            self.found.limited.append((mesh, name, FIRST))
+        elif "micro-batches" in mesh and self.equals_first_microbatch(name, values):
+            self.found.limited.append((mesh, name, FIRST_MICROBATCH))
         else:
             self.found.wrong.append(f"{mesh}: {name}: {differs}")
 
-    def is_first(self, name, values):
+    def equals_first_microbatch(self, name, values):
         """Whether a value without a batch is that of the first micro-batch."""
         whole, first = self.cache[self.paths[name]], self.first[self.paths[name]]
         grows = [size for size, half in zip(whole.shape, first.shape) if size != half]
@@ -322,7 +323,7 @@ class Check:
                     self.found.patched[mesh] += row.numel()
 
 
-def told(result):
+def status_line(result):
     counts = ", ".join(f"{mesh}: {result.equal.get(mesh, 0)} equal" for mesh in MESHES)
     edits = ", ".join(f"{mesh}: {result.edits.get(mesh, 0)} edits, {result.patched.get(mesh, 0)} patches" for mesh in EDITED)
     lines = [f"{result.kind}:{result.name}: {result.points} points called, {len(result.not_called)} not; {counts}; {edits}"]
@@ -333,7 +334,7 @@ def told(result):
     return "\n".join(lines)
 
 
-# What may be missing or refused, and what the page says of it: (kind of entry, mesh, hook point, what Cleave says) as patterns.
+# What may be missing or refused, and what the page says of it: (category, mesh, hook point, what Cleave says) as patterns.
 KNOWN = (
     (("declared", ".*", r"hook_attn_scores|hook_pattern", "no such capture point"),
      "fused attention does not compute it; `--capture-points` of the hook point keeps the softmax apart"),
@@ -348,33 +349,33 @@ KNOWN = (
     (("limited", ".*", r"rotary_emb\.hook_in", "matches no module"), "no operator reads the value, so that the trace lacks it"),
     (("refused_edits", ".*", r"rotary_emb\.hook_in", "no such capture point"),
      "no operator reads the value, so that the trace lacks it"),
-    (("limited", ".*micro-batches", ".*", "first micro-batch"), FIRST),
+    (("limited", ".*micro-batches", ".*", "first micro-batch"), FIRST_MICROBATCH),
     (("no plan", ".*micro-batches", "every hook point", "so micro-batches are not parts of it"),
      "the mixture of experts numbers the tokens of the whole batch; no plan with micro-batches, any other mesh"),
 )
 
 
-def reason(entry, mesh, name, why):
+def reason(category, mesh, name, why):
     """What the page says of an entry; empty if it is not known."""
     for patterns, text_of in KNOWN:
-        if all(re.search(pattern, value) for pattern, value in zip(patterns, (entry, mesh, name, why))):
+        if all(re.search(pattern, value) for pattern, value in zip(patterns, (category, mesh, name, why))):
             return text_of
     return ""
 
 
 def entries(result):
-    """What a plan does not hold, or by --capture-points alone: (kind of entry, mesh, hook point, what Cleave says)."""
-    kinds = ("declared", "limited", "declared_edits", "refused_edits")
-    found = [(kind, *item) for kind in kinds for item in getattr(result, kind)]
+    """What a plan does not hold, or by --capture-points alone: (category, mesh, hook point, what Cleave says)."""
+    categories = ("declared", "limited", "declared_edits", "refused_edits")
+    found = [(category, *item) for category in categories for item in getattr(result, category)]
     return found + [("no plan", mesh, "every hook point", why) for mesh, why in result.refused]
 
 
 def text(results):
-    kinds = {kind.name: [result for result in results if result.kind == kind.name] for kind in KINDS}
-    rows = [["", *(f"{kind.name} {kind.release}" for kind in KINDS)], ["---"] * (1 + len(KINDS))]
+    by_class = {one.name: [result for result in results if result.kind == one.name] for one in MODEL_CLASSES}
+    rows = [["", *(f"{one.name} {one.release}" for one in MODEL_CLASSES)], ["---"] * (1 + len(MODEL_CLASSES))]
 
     def row(what, count):
-        rows.append([what, *(str(count(of)) for of in kinds.values())])
+        rows.append([what, *(str(count(of)) for of in by_class.values())])
 
     row("models", len)
     row("hook points that are called", lambda of: sum(result.points for result in of))
@@ -395,10 +396,10 @@ def text(results):
     tables = ["\n".join("| " + " | ".join(cells) + " |" for cells in rows)]
     found = {}
     for result in results:
-        for entry, mesh, name, why in entries(result):
-            key = (re.sub(r"\b\d+\b", "*", name), KIND_OF_ENTRY[entry], reason(entry, mesh, name, why) or why)
+        for category, mesh, name, why in entries(result):
+            key = (re.sub(r"\b\d+\b", "*", name), OPERATION_OF_CATEGORY[category], reason(category, mesh, name, why) or why)
             meshes, models = found.setdefault(key, ({}, {}))
-            meshes[mesh] = models[f"{result.kind[11 * result.kind.startswith('Transformer'):]} {result.name}"] = None
+            meshes[mesh] = models[f"{result.kind.removeprefix('Transformer')} {result.name}"] = None
     lines = ["| hook point | what | meshes | models | why |", "|---|---|---|---|---|"]
     lines += [f"| `{name}` | {what} | {', '.join(meshes)} | {', '.join(models)} | {why} |"
               for (name, what, why), (meshes, models) in sorted(found.items())]

@@ -68,7 +68,8 @@ def draws(made, seed=977):
 
 
 def check(name, callee, dimensions, refused=""):
-    """Holds `callee`, which returns outputs by path, to the module wherever `dimensions` (of the file of witnesses) let inputs in."""
+    """Compares `callee`, which returns outputs by path, with the module wherever `dimensions` (of the file of witnesses) let inputs in.
+    """
     from cleave_trace import trees
 
     made, result = DECISIONS[name], Result(refused=refused)

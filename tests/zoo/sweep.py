@@ -27,7 +27,7 @@ def parser(description):
     made.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat results that match")
     made.add_argument("--jobs", type=int, default=1, metavar="N", help="models at the same time")
     made.add_argument("--limit", type=int, metavar="N", help="models at most")
-    made.add_argument("--every", type=int, default=1, metavar="N", help="of the names each N-th alone")
+    made.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th architecture")
     made.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     return made
 
@@ -36,36 +36,37 @@ def absolute(path):
     return pathlib.Path(path).resolve()
 
 
-def run(options, script, results, seconds, told, arguments=()):
-    """Runs `script --one NAME` for each name that is due, each for at most `seconds`, and returns all entries of the file `results`.
+def run(options, script, results_file, timeout, status_line, arguments=()):
+    """Runs `script --one NAME` for each name without an entry in `results_file`, each for at most `timeout` seconds.
 
-    The script prints its entry as the last line. A run without one has `reason` alone. `told` describes an entry.
+    Returns all entries.
+    The script prints its entry as the last line. A run that fails or times out has only `reason`. `status_line` describes an entry.
     """
     import architectures
 
     options.work.mkdir(parents=True, exist_ok=True)
-    path, known = options.work / results, {}
+    path, known = options.work / results_file, {}
     for line in path.read_text().splitlines() if path.exists() else []:
         known[json.loads(line)["name"]] = line
     names = [name for name in architectures.names() if options.only.search(name)][::options.every]
-    due = [name for name in names if name not in known or options.again and options.again.search(known[name])][:options.limit]
+    pending = [name for name in names if name not in known or options.again and options.again.search(known[name])][:options.limit]
 
     def in_process(name):
         command = [sys.executable, script, "--one", name, "--bin", options.bin, "--work", options.work, *arguments]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
         except subprocess.TimeoutExpired:
-            return {"reason": f"more than {seconds} s"}
+            return {"reason": f"more than {timeout} s"}
         if done.returncode:
             return {"reason": f"ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1][:200]}"}
         return json.loads(done.stdout.splitlines()[-1])
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for count, (name, found) in enumerate(zip(due, pool.map(in_process, due)), 1):
+        for count, (name, found) in enumerate(zip(pending, pool.map(in_process, pending)), 1):
             known[name] = json.dumps({"name": name, **found})
             with open(path, "a") as file:
                 print(known[name], file=file)
-            print(f"{count}/{len(due)} {name}: {told(found)}", flush=True)
+            print(f"{count}/{len(pending)} {name}: {status_line(found)}", flush=True)
     return [json.loads(line) for line in known.values()]
 
 

@@ -25,27 +25,28 @@ SEED = 977
 def main():
     options = sweep.parser(__doc__.splitlines()[0]).parse_args()
     if options.one:
-        print(json.dumps(Check(options.one, options).result()))
+        print(json.dumps(WitnessCheck(options.one, options).result()))
         return
-    print(summary(sweep.run(options, __file__, "witnesses.jsonl", SECONDS, told)))
+    print(summary(sweep.run(options, __file__, "witnesses.jsonl", SECONDS, status_line)))
 
 
-def told(found):
+def status_line(found):
     return found["reason"] or (f"{found['sizes']} sizes, {found['values']} values, {found['outside']} not run by the module; "
                                f"{' '.join(found['open'])} {'WRONG ' + found['wrong'][0] if found['wrong'] else ''}")
 
 
 def summary(entries):
     ran = [entry for entry in entries if not entry["reason"]]
-    lines = [f"{len(entries)} architectures, {len(ran)} accepted, {sum(bool(entry['open']) for entry in ran)} with open dimensions, "
-             f"{sum(entry['sizes'] for entry in ran)} comparisons at other sizes, {sum(entry['values'] for entry in ran)} with other values, "
-             f"{sum(len(entry['wrong']) for entry in ran)} wrong"]
+    lines = [f"{len(entries)} architectures, {len(ran)} accepted, "
+             f"{sum(bool(entry['open']) for entry in ran)} with open dimensions, "
+             f"{sum(entry['sizes'] for entry in ran)} comparisons at other sizes, "
+             f"{sum(entry['values'] for entry in ran)} with other values, {sum(len(entry['wrong']) for entry in ran)} wrong"]
     lines += [f"  wrong: {entry['name']}: {entry['wrong'][0]}" for entry in ran if entry["wrong"]]
     reasons = collections.Counter(re.sub(r"\d+", "N", entry["reason"]) for entry in entries if entry["reason"])
     return "\n".join([*lines, *(f"  {count}: {reason}" for reason, count in reasons.most_common())])
 
 
-class Check(sweep.Check):
+class WitnessCheck(sweep.Check):
     def __init__(self, name, options):
         super().__init__(name, options, "witnesses", SECONDS)
 
@@ -124,7 +125,8 @@ class Check(sweep.Check):
         for index in dice.sample(range(len(named)), len(named)):
             dimension = named[index]
             step, traced = dimension["divisible_by"], dimension["traced"]
-            allowed = range(-(-dimension["min"] // step), min(dimension["max"], max(4 * traced, 8), int(traced * growth)) // step + 1)
+            greatest = min(dimension["max"], max(4 * traced, 8), int(traced * growth))
+            allowed = range(-(-dimension["min"] // step), greatest // step + 1)
             found[index] = step * dice.choice(allowed) if allowed else traced
             growth = growth * traced / max(found[index], traced)
         return dict(sorted(found.items()))

@@ -211,7 +211,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
   try {
     VerifyReport report;
     report.draws = drawsOf(plan);
-    for (const std::string *note : {&witnesses.missing, &witnesses.unused})
+    for (const std::string *note : {&witnesses.missingReason, &witnesses.unusedReason})
       if (!note->empty())
         report.notes.push_back(*note);
     for (uint32_t index = first; index < end; ++index) {

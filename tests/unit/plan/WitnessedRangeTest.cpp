@@ -16,13 +16,13 @@ TEST(WitnessedRange, ContainsMultiplesWithinItsEnds) {
 }
 
 TEST(WitnessedRange, KnowsWhetherOneSizeIsAlone) {
-  EXPECT_TRUE((WitnessedRange{128, 128, 1}.isAlone(128)));
-  EXPECT_TRUE((WitnessedRange{5, 11, 8}.isAlone(8)));
-  EXPECT_TRUE((WitnessedRange{0, 15, 8}.isAlone(8)));
-  EXPECT_FALSE((WitnessedRange{5, 16, 8}.isAlone(8)));
-  EXPECT_FALSE((WitnessedRange{1, 8, 4}.isAlone(8)));
-  EXPECT_FALSE((WitnessedRange{128, kNoLimit, 1}.isAlone(128)));
-  EXPECT_FALSE((WitnessedRange{4, 4, 1}.isAlone(8)));
+  EXPECT_TRUE((WitnessedRange{128, 128, 1}.isOnly(128)));
+  EXPECT_TRUE((WitnessedRange{5, 11, 8}.isOnly(8)));
+  EXPECT_TRUE((WitnessedRange{0, 15, 8}.isOnly(8)));
+  EXPECT_FALSE((WitnessedRange{5, 16, 8}.isOnly(8)));
+  EXPECT_FALSE((WitnessedRange{1, 8, 4}.isOnly(8)));
+  EXPECT_FALSE((WitnessedRange{128, kNoLimit, 1}.isOnly(128)));
+  EXPECT_FALSE((WitnessedRange{4, 4, 1}.isOnly(8)));
 }
 
 TEST(WitnessedRange, Intersects) {

@@ -200,7 +200,7 @@ def witnesses_of(trace, options, seconds):
     """What is collected in about the time that loading and tracing took."""
     from cleave_trace.witnesses import collect
 
-    seconds = min(max(collect.LEAST_SECONDS, seconds * 0.95), collect.MOST_SECONDS)
+    seconds = min(max(collect.MIN_SECONDS, seconds * 0.95), collect.MAX_SECONDS)
     return collect.collect(trace, options.dynamic, options.witness, seconds)
 
 

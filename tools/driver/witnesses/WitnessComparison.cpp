@@ -59,14 +59,15 @@ static VerifyReport::Compared compareProjection(const at::Tensor &found, const W
   double tolerance = toleranceOf(found.scalar_type());
   if (precision)
     tolerance = std::max(tolerance, toleranceOf(*precision));
-  const double size = std::min(typicalMagnitude(found), expected.largest);
-  const double common =
-      isExact
-          ? 0
-          : std::max<double>(std::min(tolerance * std::max(1.0, size), std::min(100 * tolerance, 0.1) * size),
-                             std::numeric_limits<float>::min());
+  // As in Comparison.h: the tolerance times the typical magnitude, bounded so that small outputs are not
+  // compared with 1.
+  const double scale = std::min(typicalMagnitude(found), expected.largest);
+  const double baseTolerance = isExact ? 0
+                                       : std::max<double>(std::min(tolerance * std::max(1.0, scale),
+                                                                   std::min(100 * tolerance, 0.1) * scale),
+                                                          std::numeric_limits<float>::min());
   auto allowedOf = [&](double magnitude) {
-    return isExact ? 0 : std::max(common, tolerance * std::min(magnitude, expected.largest));
+    return isExact ? 0 : std::max(baseTolerance, tolerance * std::min(magnitude, expected.largest));
   };
   double largest = 0;
   for (auto [block, sum] : llvm::enumerate(own.sums)) {

@@ -16,7 +16,7 @@ namespace cleave {
 /// projection, samples and the largest magnitude are compared like elements of a whole tensor. The sum of a
 /// block may be off by the relative tolerance times the block's largest element. The typical magnitude, to
 /// which tolerances are relative, is at most the module's largest element. Integers and bools must be equal.
-/// \param precision  dtype of the plan's products, if it is not the module's.
+/// \param precision  dtype in which the plan computes matrix products, if it is not the module's.
 VerifyReport::Compared compareWithWitness(const at::Tensor &found, const WitnessedOutput &expected,
                                           std::optional<at::ScalarType> precision = std::nullopt);
 

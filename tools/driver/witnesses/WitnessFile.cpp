@@ -409,20 +409,20 @@ Expected<FoundWitnesses> findWitnesses(StringRef model, StringRef serializationI
   if (path.empty()) {
     llvm::sys::fs::file_status status;
     if (!llvm::sys::fs::status(pathBeside(model, "witnesses"), status, /*Follow=*/false)) {
-      found.unused =
+      found.unusedReason =
           name + " beside the model is no regular file, and is not used; trace the model again, or remove it";
       return found;
     }
-    found.missing = "verified against the trace alone: found no file " + name +
-                    " beside the model; cleave-trace writes it";
+    found.missingReason = "verified against the trace alone: found no file " + name +
+                          " beside the model; cleave-trace writes it";
     return found;
   }
   auto file = WitnessFile::read(path);
   if (!file)
     return file.takeError();
   if (serializationId.empty() || file->model != serializationId) {
-    found.unused = name + " belongs to another trace than " + llvm::sys::path::filename(model).str() +
-                   ", and is not used; trace the model again to have both";
+    found.unusedReason = name + " belongs to another trace than " + llvm::sys::path::filename(model).str() +
+                         ", and is not used; trace the model again to have both";
     return found;
   }
   found.file = std::move(*file);

@@ -64,12 +64,12 @@ struct WitnessFile {
   /// Of witnesses and dimensions.
   llvm::StringSet<> inputNames;
 
-  /// Reads an untrusted file, all of which is checked. Text keeps unprintable characters.
+  /// Reads an untrusted file, all of which is checked. Text is not escaped: show it through plan::printable.
   static llvm::Expected<WitnessFile> read(const std::string &path);
 
   /// Null where the dimension was not compared.
   const WitnessedDimension *find(const WitnessedDimension::Place &place) const;
-  /// True if the module took this input as it was traced.
+  /// True if the traced module has this input.
   bool hasInput(llvm::StringRef name) const { return inputNames.contains(name); }
 };
 
@@ -77,7 +77,7 @@ struct WitnessFile {
 struct FoundWitnesses {
   std::optional<WitnessFile> file;
   /// There is no file; or one that is not used, since it belongs to another model or is no regular file.
-  std::string missing, unused;
+  std::string missingReason, unusedReason;
 };
 
 /// Looks beside the model. \param serializationId  that of the model. Fails if the file is damaged.

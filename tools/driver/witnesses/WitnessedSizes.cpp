@@ -25,8 +25,8 @@ struct OpenDimension {
 };
 } // namespace
 
-/// Text of the file in a message.
-static std::string told(StringRef text) {
+/// Text of the file as a message shows it.
+static std::string shortened(StringRef text) {
   constexpr size_t kMost = 300;
   return plan::printable(text, kMost);
 }
@@ -37,10 +37,10 @@ static std::string reasonText(llvm::ArrayRef<const WitnessedDimension *> groups)
   for (const WitnessedDimension *group : groups) {
     llvm::SmallVector<std::string> own;
     for (const std::string *reason : {&group->below, &group->above, &group->between})
-      if (!reason->empty() && !llvm::is_contained(own, told(*reason)))
-        own.push_back(told(*reason));
+      if (!reason->empty() && !llvm::is_contained(own, shortened(*reason)))
+        own.push_back(shortened(*reason));
     if (!own.empty() && !group->where.empty())
-      own.back() += ", in " + told(group->where);
+      own.back() += ", in " + shortened(group->where);
     for (std::string &reason : own)
       if (!llvm::is_contained(reasons, reason))
         reasons.push_back(std::move(reason));
@@ -82,9 +82,8 @@ static llvm::MapVector<StringRef, OpenDimension> openDimensions(const WitnessFil
   return all;
 }
 
-/// The sizes of all groups; nothing if the dimension was not compared. A single size is a limit only where
-/// the trace was seen to differ from the module at another one. Otherwise there was no time for one, or the
-/// module itself fails there; then passes say which operator that is, and may know other sizes.
+/// The sizes of all groups; nothing if the dimension was not compared. Nothing, too, if one size alone agrees
+/// and none diverges: the time ran out or the module fails at others, so the compiler's own checks decide.
 static std::optional<WitnessedRange> rangeOf(const OpenDimension &open) {
   if (open.isMissing || open.groups.empty())
     return std::nullopt;
@@ -93,7 +92,7 @@ static std::optional<WitnessedRange> rangeOf(const OpenDimension &open) {
     if (range)
       range = range->intersectedWith(group->range);
   auto diverges = [](const WitnessedDimension *group) { return group->diverges; };
-  if (range && range->isAlone(open.traced) && llvm::none_of(open.groups, diverges))
+  if (range && range->isOnly(open.traced) && llvm::none_of(open.groups, diverges))
     return std::nullopt;
   if (range)
     range->min = std::max<int64_t>(range->min, 1);
@@ -122,7 +121,7 @@ static Error checkOpen(StringRef name, const OpenDimension &open, const Witnesse
     return llvm::createStringError(where + ": found " + Twine(open.traced) + " for " + name + ", expected " +
                                    range.str() + ", where the trace equals the module" + reason +
                                    "; trace at the size that you need");
-  if (range.isAlone(open.traced))
+  if (range.isOnly(open.traced))
     return llvm::createStringError(where + ": found a trace that equals the module at " + Twine(open.traced) +
                                    " alone" + reason + ", expected one that equals it at several sizes of " +
                                    name + "; script the submodule, or trace at the size that you need");
@@ -210,7 +209,7 @@ static plan::Note makeNote(const char *kind, std::string text) {
 static void addWarnings(const WitnessFile &file, std::vector<plan::Note> &notes) {
   constexpr size_t kMost = 5;
   for (const std::string &warning : llvm::ArrayRef(file.warnings).take_front(kMost))
-    notes.push_back(makeNote("trace", "of the trace: " + told(warning)));
+    notes.push_back(makeNote("trace", "of the trace: " + shortened(warning)));
   if (file.warnings.size() > kMost)
     notes.push_back(makeNote("trace", "of the trace: and " + std::to_string(file.warnings.size() - kMost) +
                                           " more such warnings"));
@@ -221,8 +220,8 @@ Expected<PlanWitnesses> PlanWitnesses::read(const CompileOptions &options, const
   auto found = findWitnesses(options.model, source.serializationId);
   if (!found)
     return found.takeError();
-  if (!found->unused.empty())
-    result.notes.push_back(makeNote("witnesses", found->unused));
+  if (!found->unusedReason.empty())
+    result.notes.push_back(makeNote("witnesses", found->unusedReason));
   if (!found->file)
     return result;
   bool hasOpened = false;

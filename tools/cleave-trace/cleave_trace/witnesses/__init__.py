@@ -1,1 +1,1 @@
-"""Witnesses of a trace: what the module itself answers at other sizes and to other values."""
+"""Witnesses of a trace: reference samples, inputs with the outputs that the original module returned for them."""

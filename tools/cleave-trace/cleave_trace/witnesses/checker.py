@@ -11,8 +11,7 @@ from cleave_trace.errors import one_line
 from cleave_trace.witnesses import variations
 
 SAME, DIFFERS, TRACE_FAILS, MODULE_FAILS = "same", "differs", "trace fails", "module fails"
-# Of the largest value of an output, as in tracing; outputs of small values are not held to 1.
-LEAST_SCALE = 1e-2
+MIN_SCALE = 1e-2  # tolerances are relative to an output's largest magnitude, or to this where it is smaller
 
 
 @dataclasses.dataclass
@@ -46,24 +45,24 @@ class Checker:
             outcome = self.compare(variations.resized(self.example, self.groups, sizes))
             grows = any(size > group.traced for group, size in zip(self.groups, sizes))
             if outcome.kind == MODULE_FAILS and grows:
-                outcome = self.compare(variations.resized(self.example, self.groups, sizes, graded=False))
+                outcome = self.compare(variations.resized(self.example, self.groups, sizes, halve_first=False))
             self.known[sizes] = outcome
         return self.known[sizes]
 
-    def fails_soon(self, sizes, seconds):
-        """What the module says if it fails at these sizes within `seconds`; empty if it runs on."""
+    def fails_within(self, sizes, seconds):
+        """Whether the module fails at these sizes within `seconds`."""
         sizes = tuple(sizes)
         if sizes in self.known:
-            return self.known[sizes].text if self.known[sizes].kind == MODULE_FAILS else ""
+            return self.known[sizes].kind == MODULE_FAILS
         try:
             with Deadline(seconds):
-                self.calls.of_module(variations.resized(self.example, self.groups, sizes, graded=False))
-        except Late:
-            return ""
+                self.calls.of_module(variations.resized(self.example, self.groups, sizes, halve_first=False))
+        except DeadlineExceeded:
+            return False
         except Exception as error:
             self.known[sizes] = Outcome(MODULE_FAILS, failure(error))
-            return self.known[sizes].text
-        return ""
+            return True
+        return False
 
     def compare(self, inputs):
         begin = time.thread_time()
@@ -86,12 +85,12 @@ class Checker:
         return Outcome(DIFFERS, text, expected) if text else Outcome(SAME, outputs=expected)
 
 
-class Late(BaseException):
+class DeadlineExceeded(BaseException):
     """Not an Exception, which a module may catch."""
 
 
 class Deadline(TorchDispatchMode):
-    """Raises Late at the first operator after `seconds`."""
+    """Raises DeadlineExceeded at the first operator after `seconds`."""
 
     def __init__(self, seconds):
         super().__init__()
@@ -99,7 +98,7 @@ class Deadline(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if time.thread_time() > self.end:
-            raise Late
+            raise DeadlineExceeded
         return function(*args, **(kwargs or {}))
 
 
@@ -135,7 +134,7 @@ def is_close(value, other):
         return True
     finite = value[value.isfinite()].abs()
     largest = finite.max().item() if finite.numel() else 1.0
-    tolerance = max(tracing.TOLERANCE, 8 * torch.finfo(value.dtype).eps) * max(LEAST_SCALE, largest)
+    tolerance = max(tracing.TOLERANCE, 8 * torch.finfo(value.dtype).eps) * max(MIN_SCALE, largest)
     return torch.allclose(value, other, rtol=0, atol=tolerance, equal_nan=True)
 
 

@@ -9,14 +9,14 @@ import time
 import torch
 
 from cleave_trace.errors import TraceError, one_line
-from cleave_trace.witnesses import dimensions, divergence, guards as guard_search, user_inputs, variations
+from cleave_trace.witnesses import dimensions, divergence, guards, user_inputs, variations
 from cleave_trace.witnesses.budget import Budget
 from cleave_trace.witnesses.checker import MODULE_FAILS, SAME, Checker, Outcome, has_nan
 from cleave_trace.witnesses.ranges import QUICK, RangeFinder, never_runs
 from cleave_trace.witnesses.witness_file import Builder, Witnesses
 
-MOST_GROUPS = 12
-LEAST_SECONDS, MOST_SECONDS = 6.0, 120.0
+MAX_GROUPS = 12
+MIN_SECONDS, MAX_SECONDS = 6.0, 120.0
 SHORT = 1.0  # seconds
 GUARD_SECONDS = 20.0  # of CPU time that the search for guards may take at least
 SIZES_SHARE = 0.5  # of the time, which comparisons of other values leave for those of other sizes
@@ -24,7 +24,7 @@ JOINT, JOINT_SHARE = 6, 0.15  # draws of all sizes together, and their part of t
 SEED = 20011
 
 
-def collect(trace, dynamic=(), files=(), seconds=LEAST_SECONDS):
+def collect(trace, dynamic=(), files=(), seconds=MIN_SECONDS):
     """The Witnesses of a tracing.Trace, within about `seconds`.
 
     Raises TraceError where the trace does not follow the module's values, or the options are wrong.
@@ -53,12 +53,12 @@ class Collector:
         self.named = dimensions.named_groups(self.example, dynamic)
         self.given = [(str(file), user_inputs.load(file, self.example)) for file in files]
         self.builder, self.notes, self.dimensions = Builder(), [], []
-        self.seconds, self.search = seconds, None
+        self.seconds, self.guard_process = seconds, None
         self.builder.add("traced", trace.inputs, trace.expected)
 
     def close(self):
-        if self.search:
-            self.search.close()
+        if self.guard_process:
+            self.guard_process.close()
 
     def run(self):
         if self.calls is None:
@@ -67,11 +67,11 @@ class Collector:
             return
         self.groups = self.all_groups()
         self.budget = Budget(self.seconds, self.traced(), self.trace.call_seconds)
-        # Tracing has compared them.
+        # `trace.expected` agrees with the trace at these inputs.
         self.at_traced = Outcome(SAME, "", self.trace.expected, self.example, self.trace.call_seconds)
         self.checker = Checker(self.calls, self.example, self.groups, self.at_traced)
         self.start_guards()
-        self.check_given()
+        self.compare_user_inputs()
         if self.trace.call_seconds < SHORT:  # A first call may take longer than others.
             self.checker.compare(self.example)
             again = self.checker.compare(self.example)
@@ -79,18 +79,18 @@ class Collector:
                 self.notes.append(f"witnesses: {again.text} when both are called again, so that no more was compared")
                 return
             self.budget.call_seconds = self.at_traced.seconds = again.seconds
-        self.budget.kept = SIZES_SHARE * self.seconds if self.groups else 0.0
+        self.budget.reserved = SIZES_SHARE * self.seconds if self.groups else 0.0
         is_quick = self.budget.call_seconds < QUICK
         self.base = self.traced() if is_quick else self.small_sizes()
         example = self.checker.at(self.base).inputs
         where = "" if self.base == self.traced() else f" at {self.describe(self.base)}"
         later = self.compare_values(example, list(variations.KINDS), self.base, where)
-        self.take_guards()
-        self.budget.kept = JOINT_SHARE * self.seconds if len(self.groups) > 1 else 0.0
+        self.apply_guards()
+        self.budget.reserved = JOINT_SHARE * self.seconds if len(self.groups) > 1 else 0.0
         self.find_ranges()
-        self.budget.kept = 0.0
+        self.budget.reserved = 0.0
         self.check_joint()
-        self.hold_to_given()
+        self.freeze_for_user_inputs()
         self.add_sizes()
         self.compare_values(example, later, self.base, where)
         if where:
@@ -110,38 +110,38 @@ class Collector:
             if dims:
                 name = group.name if all(group.name != other.name for other in groups) else f"{dims[0][0]}.{dims[0][1]}"
                 groups.append(dimensions.Group(name, dims, group.traced))
-        return groups[:MOST_GROUPS]
+        return groups[:MAX_GROUPS]
 
     def start_guards(self):
-        self.guards = guard_search.Guards([], self.calls.script is None)
+        self.guards = guards.Guards([], self.calls.script is None)
         if self.calls.script is not None and self.groups:
-            self.search = guard_search.Search(max(GUARD_SECONDS, self.seconds), self.calls, self.example, self.groups,
+            self.guard_process = guards.GuardProcess(max(GUARD_SECONDS, self.seconds), self.calls, self.example, self.groups,
                                               self.traced())
 
-    def take_guards(self):
-        """Waits for the guards and joins the groups that they say are equal."""
-        if self.search is None:
+    def apply_guards(self):
+        """Waits for the guards and merges the groups that they say are equal."""
+        if self.guard_process is None:
             return
-        self.guards = self.search.result()
+        self.guards = self.guard_process.result()
         pairs = [guard.symbols for guard in self.guards.found if re.fullmatch(r"Eq\(s\d+, s\d+\)", guard.text)]
-        positions = list(range(len(self.groups)))
+        merged = list(range(len(self.groups)))
         for first, second in pairs:
             if self.groups[first].traced == self.groups[second].traced:
-                positions = [positions[first] if position == positions[second] else position for position in positions]
-        self.join(positions)
+                merged = [merged[first] if index == merged[second] else index for index in merged]
+        self.merge_groups(merged)
 
-    def join(self, positions):
-        """Joins the groups that have one position."""
-        joined = {}
-        for group, position in zip(self.groups, positions):
-            joined[position] = dimensions.merged(joined[position], group) if position in joined else group
-        if len(joined) == len(self.groups):
+    def merge_groups(self, merged):
+        """`merged[i]` is the index of the group that group i is merged into, its own for those that stay."""
+        remaining = {}
+        for group, index in zip(self.groups, merged):
+            remaining[index] = dimensions.merged(remaining[index], group) if index in remaining else group
+        if len(remaining) == len(self.groups):
             return
-        order = {position: number for number, position in enumerate(joined)}
-        self.guards = self.guards.renumbered([order[position] for position in positions])
-        sizes = {position: {size for size, other in zip(self.base, positions) if other == position} for position in joined}
-        self.base = [sizes[position].pop() if len(sizes[position]) == 1 else group.traced for position, group in joined.items()]
-        self.groups = list(joined.values())
+        new_index = {index: number for number, index in enumerate(remaining)}
+        self.guards = self.guards.renumbered([new_index[index] for index in merged])
+        sizes = {index: {size for size, other in zip(self.base, merged) if other == index} for index in remaining}
+        self.base = [sizes[index].pop() if len(sizes[index]) == 1 else group.traced for index, group in remaining.items()]
+        self.groups = list(remaining.values())
         self.checker = Checker(self.calls, self.example, self.groups, self.at_traced)
         self.budget.traced = self.traced()
 
@@ -158,7 +158,7 @@ class Collector:
                 inputs = variations.changed(example, kind, SEED, only)
                 if inputs is None:
                     continue
-                if not self.budget.affords(sizes):
+                if not self.budget.take(sizes):
                     late.append(kind)
                     break
                 outcome = self.checker.compare(inputs)
@@ -174,7 +174,7 @@ class Collector:
 
     def value_error(self, example, kind, only, inputs, outcome):
         if only is None:
-            for path in list(example)[:variations.MOST_FOR_EACH]:
+            for path in list(example)[:variations.MAX_ALONE]:
                 alone = variations.changed(example, kind, SEED, (path,))
                 if len(example) == 1 or alone is not None and self.checker.compare(alone).diverges:
                     only = (path,)
@@ -186,7 +186,7 @@ class Collector:
 
     # The user's own inputs ---------------------------------------------------------------------------------------------
 
-    def check_given(self):
+    def compare_user_inputs(self):
         self.differing = []
         for name, inputs in self.given:
             outcome = self.checker.compare(inputs)
@@ -201,7 +201,7 @@ class Collector:
             else:
                 self.differing.append((name, inputs, outcome))
 
-    def hold_to_given(self):
+    def freeze_for_user_inputs(self):
         """Freezes what would let in inputs of the user's own on which trace and module return different outputs."""
         for name, inputs, outcome in self.differing:
             other = [(dimension, inputs[dimension.dims[0][0]].shape[dimension.dims[0][1]]) for dimension in self.dimensions]
@@ -210,7 +210,7 @@ class Collector:
                     if size != dimension.traced:
                         dimension.freeze(f"with the inputs of {name} {outcome.text}")
             where = divergence.where(self.calls, inputs)
-            self.notes.append(f"--witness {name}: {outcome.text}" + (f"; they diverge in {where}" if where else ""))
+            self.notes.append(f"--witness {name}: {outcome.text}" + (f"; they diverge in module {where}" if where else ""))
 
     # Sizes -----------------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Collector:
         for index, group in enumerate(self.groups):
             for size in (1, 2) if index == 0 else (9, 8, 16, 1):
                 sizes = [size if position == index else other for position, other in enumerate(found)]
-                if size >= group.traced or not self.budget.affords(sizes):
+                if size >= group.traced or not self.budget.take(sizes):
                     continue
                 outcome = self.checker.at(sizes)
                 self.budget.note(sizes, outcome)
@@ -235,38 +235,37 @@ class Collector:
         return RangeFinder(self.checker, self.budget, self.guards, self.guards_at, self.tables, index, base)
 
     def guards_at(self, sizes):
-        """The guards of a call at other sizes than the example's. Importing torch's tracer does not count as time of comparisons."""
+        """The guards of a call at other sizes than the example's. Its time, an import of torch's tracer, is none of comparisons."""
         begin = time.thread_time()
-        search = guard_search.Search(max(GUARD_SECONDS, self.seconds), self.calls, self.example, self.groups, sizes)
+        process = guards.GuardProcess(max(GUARD_SECONDS, self.seconds), self.calls, self.example, self.groups, sizes)
         self.budget.end += time.thread_time() - begin
-        return search.result()
+        return process.result()
 
     def find_ranges(self):
-        self.tables = guard_search.table_sizes(self.calls.module)
+        self.tables = guards.table_sizes(self.calls.module)
         self.finders, self.unchanged, index = {}, [], 0
         while index < len(self.groups):
             finder = self.finder(index)
-            if not finder.first_look() and never_runs(finder) and self.join_with_others(index):
+            if not finder.first_look() and never_runs(finder) and self.merge_with_others(index):
                 continue
-            self.settle(index, finder)
+            self.find_range(index, finder)
             index += 1
 
-    def join_with_others(self, index):
-        """Joins the group with a later one of its size, or all of these, where the module then runs at other sizes."""
+    def merge_with_others(self, index):
+        """Merges the group with a later one of its size, or all of these, where the module then runs at other sizes."""
         group = self.groups[index]
         same = [other for other in range(index + 1, len(self.groups)) if self.groups[other].traced == group.traced]
         sets = [{index, other} for other in same] + ([{index, *same}] if len(same) > 1 else [])
         for chosen in sets:
             before = self.groups, self.guards, self.checker, self.base
-            positions = [min(chosen) if position in chosen else position for position in range(len(self.groups))]
-            self.join(positions)
+            self.merge_groups([min(chosen) if other in chosen else other for other in range(len(self.groups))])
             if self.finder(index).first_look():
                 return True
             self.groups, self.guards, self.checker, self.base = before
             self.budget.traced = self.traced()
         return False
 
-    def settle(self, index, finder):
+    def find_range(self, index, finder):
         group = self.groups[index]
         if not finder.first_look():
             if group.is_named:
@@ -294,7 +293,7 @@ class Collector:
             for index, (finder, dimension) in self.finders.items():
                 allowed = finder.allowed(dimension)
                 sizes[index] = allowed[choose(index, len(allowed))]
-            while self.budget.affords(sizes) and self.checker.at(sizes).diverges:
+            while self.budget.take(sizes) and self.checker.at(sizes).diverges:
                 if not self.freeze_one(sizes):
                     break
 
@@ -310,8 +309,8 @@ class Collector:
 
     def bound_by_guards(self):
         """Restricts groups until each guard of several holds at all their sizes, or trace and module agree where it does not."""
-        further = [guard for finder, _ in self.finders.values() if finder.further for guard in finder.further.found]
-        for guard in [*self.guards.found, *further]:
+        at_larger = [finder.guards_at_larger for finder, _ in self.finders.values() if finder.guards_at_larger]
+        for guard in [*self.guards.found, *(guard for found in at_larger for guard in found.found)]:
             groups = [index for index in guard.symbols if index in self.finders]
             if len(groups) < 2 or guard.is_hole or self.failing_corner(guard, groups) is None:
                 continue
@@ -335,7 +334,7 @@ class Collector:
         """Whether trace and module are known not to diverge at `sizes`, which are compared if there is time."""
         if sizes == self.traced():
             return True
-        is_compared = tuple(sizes) in self.checker.known or self.budget.affords(sizes)
+        is_compared = tuple(sizes) in self.checker.known or self.budget.take(sizes)
         return is_compared and not self.checker.at(sizes).diverges
 
     def move_inward(self, guard, groups, sizes):
@@ -386,7 +385,7 @@ class Collector:
             reasons.sort(key=lambda reason: "the trace fails" in reason)
             if dimension.diverges and reasons:
                 what = f"stays {dimension.traced}" if dimension.min == dimension.max else dimension.range()
-                place = f"; they diverge in {dimension.where}" if dimension.where else ""
+                place = f"; they diverge in module {dimension.where}" if dimension.where else ""
                 self.notes.append(f"{dimension.name} {what}: {reasons[0]}{place}")
         for group, finder in self.unchanged:
             reason = next((finder.reason(size) for size in sorted(finder.bad, reverse=True)), "")

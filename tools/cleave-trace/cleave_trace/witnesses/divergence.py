@@ -1,34 +1,35 @@
-"""Where two traces of one module part."""
+"""The first operator at which two traces of a module differ."""
 
 import torch
 
-MOST_TIES = 0.02  # of the elements of an output
+MAX_TIES = 0.02  # of the elements of an output
 
 
 def where(calls, inputs):
-    """The path of the module at whose operators the trace and one made on `inputs` part; empty where they do not, or unknown."""
+    """The path of the module at whose operators the trace and one made on `inputs` diverge; empty if they do not, or unknown."""
     try:
         other = calls.second_trace(inputs)
-        return first_difference(calls.script.inlined_graph, other.inlined_graph)
+        return first_difference(calls.script.inlined_graph, other.inlined_graph) or ""
     except Exception:
         return ""
 
 
 def is_tie(calls, inputs, expected):
-    """Whether the module chooses nothing by these values, and the trace only rounds a choice of operators (top-k) otherwise."""
+    """Whether the module runs the same operators on these inputs and outputs differ in few elements, as where rounding changes
+    which elements a top-k selects."""
     try:
         other = calls.second_trace(inputs)
-        if first_difference(calls.script.inlined_graph, other.inlined_graph, is_certain=True) is not None:
+        if first_difference(calls.script.inlined_graph, other.inlined_graph) is not None:
             return False
         found = calls.of_trace(inputs)
-        return all((~torch.isclose(found[path], value, rtol=1e-3, atol=1e-4, equal_nan=True)).sum().item() <= MOST_TIES * value.numel()
-                   for path, value in expected.items())
+        differ = {path: ~torch.isclose(found[path], value, rtol=1e-3, atol=1e-4, equal_nan=True) for path, value in expected.items()}
+        return all(elements.sum().item() <= MAX_TIES * elements.numel() for elements in differ.values())
     except Exception:
         return False
 
 
-def first_difference(graph, other, is_certain=False):
-    """The module path of the first node that differs; if none does, empty, or None with `is_certain`."""
+def first_difference(graph, other):
+    """The module path of the first node that differs, empty where it is unknown; None if no node differs."""
     before = ""
     nodes, others = list(walk(graph)), list(walk(other))
     for (description, path), (changed, changed_path) in zip(nodes, others):
@@ -38,7 +39,7 @@ def first_difference(graph, other, is_certain=False):
     if len(nodes) != len(others):
         longer = max(nodes, others, key=len)
         return longer[min(len(nodes), len(others))][1]
-    return None if is_certain else ""
+    return None
 
 
 def walk(graph):

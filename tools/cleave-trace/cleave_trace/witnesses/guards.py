@@ -18,10 +18,10 @@ from torch import nn
 
 from cleave_trace import marking
 
-MOST_GUARDS = 200
-MOST_WAIT = 600.0  # seconds
-IDLE = 20.0  # seconds without any CPU time after which the search waits for a thread that it does not have
-MOST_BITS = 256  # of a power in a guard
+MAX_GUARDS = 200
+MAX_WAIT = 600.0  # seconds
+DEADLOCK_SECONDS = 20.0  # without CPU time: the child waits for a lock of a thread that fork did not copy
+MAX_BITS = 256  # of a power in a guard
 TABLES = 64  # sizes of parameters and buffers that are tried as limits
 
 
@@ -29,17 +29,17 @@ TABLES = 64  # sizes of parameters and buffers that are tried as limits
 class Guards:
     """What holds wherever the module runs as in the example; `found` is complete if the module ran to its end."""
 
-    found: list  # of (Guard)
+    found: list  # of Guard
     is_complete: bool
     failure: str = ""
 
-    def renumbered(self, positions):
-        """With groups at new `positions`, by old ones; groups that were joined have one."""
+    def renumbered(self, new_index):
+        """`new_index[i]` is that of the group that group i is merged into."""
         found = {}
         for guard in self.found:
-            text = re.sub(r"\bs(\d+)\b", lambda match: f"s{positions[int(match[1])]}", guard.text)
+            text = re.sub(r"\bs(\d+)\b", lambda match: f"s{new_index[int(match[1])]}", guard.text)
             if not re.fullmatch(r"Eq\((s\d+), \1\)", text):
-                found[text] = Guard(text, tuple(sorted({positions[index] for index in guard.symbols})), guard.where)
+                found[text] = Guard(text, tuple(sorted({new_index[index] for index in guard.symbols})), guard.where)
         return Guards(list(found.values()), self.is_complete, self.failure)
 
 
@@ -81,7 +81,7 @@ def ceiling(value):
 
 
 def power(base, exponent):
-    if abs(exponent) * max(1, int(abs(base))).bit_length() > MOST_BITS:
+    if abs(exponent) * max(1, int(abs(base))).bit_length() > MAX_BITS:
         raise OverflowError
     return base ** exponent
 
@@ -99,7 +99,7 @@ FUNCTIONS = {
 }
 
 
-def find(calls, example, groups, hints):
+def collect_guards(calls, example, groups, hints):
     """The guards of a call in which the dimensions of `groups` are symbols, whose sizes are `hints`."""
     enable_python_dispatcher, ConstantSource, FakeTensorMode, DimDynamic, ShapeEnv, StatelessSymbolicContext = import_torch()
     environment = ShapeEnv(duck_shape=False)
@@ -115,7 +115,7 @@ def find(calls, example, groups, hints):
         indexes[fake.shape[0].node.expr] = index
     places = {(path, dim): sizes[index] for index, group in enumerate(groups) for path, dim in group.dims}
     failure = ""
-    with placed(calls.module, environment) as paths:
+    with guard_module_paths(calls.module, environment) as paths:
         try:
             with enable_python_dispatcher(), mode:
                 tensors = {}
@@ -136,8 +136,8 @@ def find(calls, example, groups, hints):
         entry = Guard(str(renamed), tuple(sorted(indexes[symbol] for symbol in symbols)), where)
         if all(entry.text != other.text for other in found):
             found.append(entry)
-    if len(found) > MOST_GUARDS:
-        found, failure = found[:MOST_GUARDS], failure or "too many guards"
+    if len(found) > MAX_GUARDS:
+        found, failure = found[:MAX_GUARDS], failure or "too many guards"
     checked = []
     for entry in found:
         if entry.holds(hints):
@@ -164,7 +164,7 @@ def symbol_of(index):
 
 
 @contextlib.contextmanager
-def placed(root, environment):
+def guard_module_paths(root, environment):
     """Yields a list that has, at the end, the module path at which each guard came to be."""
     names = {id(module): path for path, module in root.named_modules()}
     running, paths = [""], []
@@ -190,17 +190,17 @@ def placed(root, environment):
         note(running[-1])
 
 
-class Search:
-    """`find` in a process of its own, so that no symbol and no fake tensor gets into what the module keeps."""
+class GuardProcess:
+    """`collect_guards` in a process of its own, so that no symbol and no fake tensor gets into what the module keeps."""
 
-    made = False
+    was_started = False
 
     def __init__(self, seconds, *arguments):
         """It ends when it has taken as many `seconds` of CPU time."""
         self.answer = None
-        if Search.made:  # A first one may import while the parent compares; more than one would import again and again.
+        if GuardProcess.was_started:  # The first child imports while the parent compares; later ones should not import again.
             import_torch()
-        Search.made = True
+        GuardProcess.was_started = True
         reader, writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -212,14 +212,14 @@ class Search:
     def result(self):
         """The guards; none, and incomplete, if the process has ended without an answer."""
         if self.answer is None:
-            data, end = b"", time.monotonic() + MOST_WAIT
+            data, end = b"", time.monotonic() + MAX_WAIT
             ticks, seen = cpu_ticks(self.pid), time.monotonic()
             while True:
                 ready, _, _ = select.select([self.reader], [], [], 1.0)
                 if not ready and time.monotonic() < end:
                     if cpu_ticks(self.pid) != ticks:
                         ticks, seen = cpu_ticks(self.pid), time.monotonic()
-                    if time.monotonic() - seen < IDLE:
+                    if time.monotonic() - seen < DEADLOCK_SECONDS:
                         continue
                 part = os.read(self.reader, 1 << 16) if ready else b""
                 if not part:
@@ -263,7 +263,7 @@ def run_in_child(writer, seconds, arguments):
             os.dup2(null, descriptor)
         torch.set_num_threads(1)  # The parent's other threads are not here.
         with torch.no_grad(), os.fdopen(writer, "wb") as file:
-            file.write(pickle.dumps(find(*arguments)))
+            file.write(pickle.dumps(collect_guards(*arguments)))
     finally:
         os._exit(0)
 

@@ -3,27 +3,27 @@
 import random
 import re
 
-from cleave_trace.witnesses.budget import MOST_GROWTH
+from cleave_trace.witnesses.budget import MAX_GROWTH
 from cleave_trace.witnesses.checker import MODULE_FAILS
 from cleave_trace.witnesses.witness_file import Dimension
 
 UNLIMITED = 2**63 - 1
 FAR = 1 << 40  # guards that hold up to there hold for every size
 PERIOD = 4096  # sizes that are all tried where guards may hold again and again
-FIRST_GROWTH = 2  # of the first size above the traced one, which may take longer than the time that is left
-FREE = 24  # further sizes that are drawn where calls are quick
+FIRST_MAX_GROWTH = 2  # of the first size above the traced one, which may take longer than the time that is left
+EXTRA_DRAWS = 24  # where calls are quick
 QUICK, SLOW = 0.02, 0.25  # seconds
 
 
 class RangeFinder:
     """Searches sizes of group `index` while the other groups stay at `base`.
 
-    `search` gives the guards of a call at other sizes of the groups.
+    `guards_at` gives the guards of a call at other sizes of the groups.
     """
 
-    def __init__(self, checker, budget, guards, search, tables, index, base):
-        self.checker, self.budget, self.guards, self.search, self.tables = checker, budget, guards, search, tables
-        self.further = None  # guards of a call at a larger size than the traced one
+    def __init__(self, checker, budget, guards, guards_at, tables, index, base):
+        self.checker, self.budget, self.guards, self.guards_at, self.tables = checker, budget, guards, guards_at, tables
+        self.guards_at_larger = None  # guards of a call at a larger size than the traced one
         self.index, self.base = index, list(base)
         self.group = checker.groups[index]
         self.traced = self.group.traced
@@ -34,13 +34,15 @@ class RangeFinder:
     def sizes(self, size):
         return [size if position == self.index else other for position, other in enumerate(self.base)]
 
-    def affords(self, size):
-        return self.budget.affords(self.sizes(size))
+    def take(self, size):
+        """Whether a comparison at `size` may be made now."""
+        return self.budget.take(self.sizes(size))
 
-    def affords_larger(self, size):
-        """Also the first that is larger than the traced one, if any time is left: guards are no word on such sizes without it."""
+    def take_larger(self, size):
+        """As `take`, but the first size above the traced one may be compared while any time is left, since guards alone do not
+        show that trace and module agree there."""
         is_first = all(other <= self.traced for other in self.good)
-        return self.affords(size) or is_first and self.budget.growth(self.sizes(size)) <= FIRST_GROWTH and self.budget.left > 0
+        return self.take(size) or is_first and self.budget.growth(self.sizes(size)) <= FIRST_MAX_GROWTH and self.budget.left > 0
 
     def ok(self, size):
         """Whether trace and module agree at `size`."""
@@ -62,13 +64,13 @@ class RangeFinder:
         """The sizes that agree and that `dimension` lets in, in order."""
         return sorted(size for size in self.good if dimension.allows(size))
 
-    def guards_hold(self, size, guards=None):
+    def guards_cover(self, size, guards=None):
         """Whether guards, those of the traced sizes unless given, hold at `size`.
 
-        One that leaves out single sizes also holds where these were compared.
+        Where those that fail leave out single sizes only, trace and module are compared at `size`, which counts as well.
         """
         failing = self.failing_guards(self.sizes(size), guards)
-        return not failing or all(guard.is_hole for guard in failing) and self.affords(size) and self.ok(size)
+        return not failing or all(guard.is_hole for guard in failing) and self.take(size) and self.ok(size)
 
     def holes(self, step, guards):
         """Sizes near the constants of guards and the sizes of other groups, at which some guard does not hold."""
@@ -97,14 +99,14 @@ class RangeFinder:
         for size in dict.fromkeys(near):
             if len(self.good) > 1 and not self.is_quick(self.traced):
                 break
-            if size >= 1 and size != self.traced and self.affords(size):
+            if size >= 1 and size != self.traced and self.take(size):
                 self.ok(size)
         return any(size != self.traced for size in self.good) or self.diverges
 
     def guard_step(self):
         """The least step from the traced size at which all guards hold."""
         for step in range(1, self.traced + 1):
-            if self.guards_hold(self.traced + step) or self.traced > step and self.guards_hold(self.traced - step):
+            if self.guards_cover(self.traced + step) or self.traced > step and self.guards_cover(self.traced - step):
                 return step
         return 1
 
@@ -115,13 +117,13 @@ class RangeFinder:
             return self.frozen()
         holes = self.holes(step, self.guards)
         for size in holes:
-            if self.affords(size):
+            if self.take(size):
                 self.ok(size)
         least, greatest = self.lower(step), self.upper(step)
         unknown = [size for size in holes if size not in self.good and size not in self.bad]
         greatest = min([greatest, *(size - step for size in unknown if size > self.traced)])
         least = max([least, *(size + step for size in unknown if size < self.traced)])
-        self.between(least, min(greatest, self.largest_compared()), step)
+        self.compare_drawn_sizes(least, min(greatest, self.largest_compared()), step)
         least = max(least, self.covered_least(step))
         least, greatest = self.cut(least, greatest, step)
         return self.dimension(least, greatest, step)
@@ -134,22 +136,22 @@ class RangeFinder:
                 return step
             if any(size % step for size in self.good):
                 continue
-            near = [size for size in (self.traced - step, self.traced + step) if size >= 1 and self.affords(size)]
+            near = [size for size in (self.traced - step, self.traced + step) if size >= 1 and self.take(size)]
             if any(self.ok(size) for size in near):
                 return step
         return None
 
     def lower(self, step):
         good = min(size for size in self.good if size % step == 0)
-        for size in (step, 2 * step, 3 * step, self.guard_end(step, -step, self.guards, self.traced)):
-            if size is not None and size < good and self.affords(size) and self.ok(size):
+        for size in (step, 2 * step, 3 * step, self.last_covered(self.traced, -step, self.guards)):
+            if size is not None and size < good and self.take(size) and self.ok(size):
                 good = size
         bad = max((size for size in self.bad if size < self.traced and size % step == 0), default=0)
         return self.bisect(max(good, bad + step) if good < bad else good, bad, step) if bad else good
 
     def covered_least(self, step):
         """The least size down to which guards hold, or each size was compared; 0 where there are no guards to go by."""
-        end = self.guard_end(step, -step, self.guards, self.traced)
+        end = self.last_covered(self.traced, -step, self.guards)
         if end is None:
             return 0
         while end - step in self.good:
@@ -163,7 +165,7 @@ class RangeFinder:
             middle = bad + (good - bad) // (2 * step) * step if good > bad else good + (bad - good) // (2 * step) * step
             if middle in (good, bad):
                 break
-            if not self.affords(middle):
+            if not self.take(middle):
                 break
             if self.ok(middle):
                 good = middle
@@ -177,42 +179,42 @@ class RangeFinder:
             return min((size for size in self.good if bad < size <= self.traced), default=self.traced)
         return max((size for size in self.good if self.traced <= size < bad), default=self.traced)
 
-    def guard_end(self, step, direction, guards, start):
-        """The last size from `start` in `direction` up to which `guards` hold; None if they never end."""
+    def last_covered(self, start, signed_step, guards):
+        """The last size up to which `guards` hold, from `start` by `signed_step`; None if none fails before size 1 or FAR."""
         if not guards.found:
             return None
         distance, last = 1, 0
         if any(guard.is_periodic and self.index in guard.symbols for guard in guards.found):
-            while distance <= PERIOD and start + distance * direction >= 1 and self.guards_hold(start + distance * direction, guards):
+            while distance <= PERIOD and (size := start + distance * signed_step) >= 1 and self.guards_cover(size, guards):
                 last, distance = distance, distance + 1
             if distance <= PERIOD:
-                return start + last * direction if start + distance * direction >= 1 else None
-        while self.guards_hold(start + distance * direction, guards):
+                return start + last * signed_step if start + distance * signed_step >= 1 else None
+        while self.guards_cover(start + distance * signed_step, guards):
             last, distance = distance, distance * 2
-            if start + distance * direction < 1 or distance * step > FAR:
+            if start + distance * signed_step < 1 or distance * abs(signed_step) > FAR:
                 return None
         while distance - last > 1:
             middle = (distance + last) // 2
-            last, distance = (middle, distance) if self.guards_hold(start + middle * direction, guards) else (last, middle)
-        return start + last * direction
+            last, distance = (middle, distance) if self.guards_cover(start + middle * signed_step, guards) else (last, middle)
+        return start + last * signed_step
 
     def upper(self, step):
         """The greatest size, UNLIMITED where guards say that there is none."""
-        end = self.guard_end(step, step, self.guards, self.traced)
+        end = self.last_covered(self.traced, step, self.guards)
         if end is not None:
             for size in (end, end + step):
-                if self.affords(size):
+                if self.take(size):
                     self.ok(size)
         limit = self.limit(step)
         most = max(2 * self.traced, min(16 * self.traced + 64, 4096)) if self.is_quick(2 * self.traced) else 2 * self.traced
         size, growth = self.traced + step, 2 if self.budget.call_seconds < SLOW else 8
-        while size <= min(most, limit - step) and self.affords_larger(size) and self.ok(size):
+        while size <= min(most, limit - step) and self.take_larger(size) and self.ok(size):
             size = self.traced + growth * (size - self.traced)
         bad = min((size for size in self.bad if size > self.traced and size % step == 0), default=None)
         if bad is not None and self.bad[bad].kind == MODULE_FAILS and self.are_guards_known(bad - step):
             for table in self.tables:
                 size = table // step * step
-                if self.traced < size < bad and self.affords(size):
+                if self.traced < size < bad and self.take(size):
                     self.ok(size)
             return self.runs_up_to(self.nearest_good(0, bad), bad, step)
         if bad is not None:
@@ -220,56 +222,58 @@ class RangeFinder:
         largest = self.largest_compared()
         if self.guards.is_complete and largest > self.traced:
             if self.traced < 2:  # torch takes 1 for a constant, of which no guard says anything.
-                return self.further_end(largest, step)
+                return self.end_beyond_guards(largest, step)
             if end is None:
                 return UNLIMITED
-            return end if largest <= end else self.further_end(largest, step)
+            return end if largest <= end else self.end_beyond_guards(largest, step)
         return largest
 
-    def further_end(self, largest, step):
-        """The greatest size where trace and module agree beyond the end of the guards, at `largest`: they decide otherwise
-        there without another answer, so the guards of a call at that size count."""
-        found = self.search(self.sizes(largest))
+    def end_beyond_guards(self, largest, step):
+        """The greatest size where trace and module still agree at `largest`, beyond a guard that fails.
+
+        That guard did not matter, so the guards of a call at `largest` bound the range.
+        """
+        found = self.guards_at(self.sizes(largest))
         if not found.is_complete:
             return largest
-        self.further = found
-        covered = self.guard_end(step, -step, found, largest)
-        reached = max(self.traced, self.guard_end(step, step, self.guards, self.traced) or 0) if self.traced >= 2 else 1
+        self.guards_at_larger = found
+        covered = self.last_covered(largest, -step, found)
+        reached = max(self.traced, self.last_covered(self.traced, step, self.guards) or 0) if self.traced >= 2 else 1
         while reached + step in self.good:
             reached += step
         if covered is not None and covered > reached + step:
             return reached
         if any(size > largest for size in self.holes(step, found)):
             return largest
-        end = self.guard_end(step, step, found, largest)
+        end = self.last_covered(largest, step, found)
         return UNLIMITED if end is None else end
 
     def limit(self, step):
         """The least size at which the module is known to fail, a size of a table and one more, say."""
         for table in self.tables:
             size = (table // step + 1) * step
-            if size > self.traced and self.fails_soon(size):
+            if size > self.traced and self.fails_within_probe(size):
                 return size
         return UNLIMITED
 
-    def fails_soon(self, size):
+    def fails_within_probe(self, size):
         """Whether the module fails at `size` before it has done much."""
-        if self.budget.growth(self.sizes(size)) > MOST_GROWTH or self.budget.left < 0 or size in self.good:
+        if self.budget.growth(self.sizes(size)) > MAX_GROWTH or self.budget.left < 0 or size in self.good:
             return False
-        if size not in self.bad and self.checker.fails_soon(self.sizes(size), self.budget.moment):
+        if size not in self.bad and self.checker.fails_within(self.sizes(size), self.budget.probe_seconds):
             self.bad[size] = self.checker.known[tuple(self.sizes(size))]
         return size in self.bad
 
     def are_guards_known(self, size):
         """Whether guards say that the module does at `size` what it does at the traced one."""
-        return self.guards.is_complete and self.guards_hold(size)
+        return self.guards.is_complete and self.guards_cover(size)
 
     def runs_up_to(self, good, bad, step):
         """As bisect, where guards cover the sizes between, so that only where the module begins to fail has to be found."""
         good, bad = good // step, bad // step
         while bad - good > 1:
             middle = (good + bad) // 2
-            if self.fails_soon(middle * step) or not self.are_guards_known(middle * step):
+            if self.fails_within_probe(middle * step) or not self.are_guards_known(middle * step):
                 bad = middle
             else:
                 good = middle
@@ -281,17 +285,17 @@ class RangeFinder:
     def largest_compared(self):
         return max(self.good)
 
-    def between(self, least, greatest, step):
+    def compare_drawn_sizes(self, least, greatest, step):
         """Draws further sizes in the range."""
         draw = random.Random(self.traced)
         count = (greatest - least) // step
         if count <= 1:
             return
         quick = self.is_quick(greatest)
-        some = [least + step * draw.randint(0, count) for _ in range(FREE if quick else 2)]
+        some = [least + step * draw.randint(0, count) for _ in range(EXTRA_DRAWS if quick else 2)]
         small = [step * factor for factor in range(1, 40 if quick else 4)]
         for size in sorted({*some, *small}, key=lambda size: size not in some):
-            if least <= size <= greatest and self.affords(size):
+            if least <= size <= greatest and self.take(size):
                 self.ok(size)
 
     def cut(self, least, greatest, step):
@@ -324,7 +328,8 @@ class RangeFinder:
     def reason(self, size):
         if size in self.bad:
             return f"at {size} {self.bad[size].text}"
-        failing = [] if size in self.good else self.failing_guards(self.sizes(size), self.further if size > self.traced else None)
+        guards = self.guards_at_larger if size > self.traced else None
+        failing = [] if size in self.good else self.failing_guards(self.sizes(size), guards)
         if not failing:
             return ""
         return f"at {size} the module decides otherwise: {self.named(failing[0])} does not hold"

@@ -2,29 +2,29 @@
 
 import torch
 
-MOST_FOR_EACH = 6  # inputs up to which values of one alone are changed, where changing all at once fails
+MAX_ALONE = 6  # inputs up to which values of one alone are changed, where changing all at once fails
 
 
-def resized(example, groups, sizes, graded=True):
+def resized(example, groups, sizes, halve_first=True):
     """The inputs `example`, by path, with the dimensions of `groups` at `sizes`.
 
-    Smaller ones are cut, larger ones repeated. With `graded` the first of several repetitions is halved, so that extremes
-    and sums change with the size.
+    Smaller ones are cut, larger ones repeated. With `halve_first` the first copy of a repeated tensor is halved, so that
+    extremes and sums depend on the size.
     """
     found = dict(example)
     for group, size in zip(groups, sizes):
         for path, dim in group.dims:
             if size != group.traced:
-                found[path] = stretched(found[path], dim, size, graded and not is_mask(example[path]))
+                found[path] = stretched(found[path], dim, size, halve_first and not is_mask(example[path]))
     return found
 
 
-def stretched(tensor, dim, size, graded):
+def stretched(tensor, dim, size, halve_first):
     old = tensor.shape[dim]
     if old == 0:
         return tensor.new_zeros([size if axis == dim else other for axis, other in enumerate(tensor.shape)])
     longer = tensor.index_select(dim, torch.arange(size) % old)
-    if graded and size > old:
+    if halve_first and size > old:
         longer.narrow(dim, 0, old).copy_(halved(tensor, None))
     return longer
 
@@ -105,7 +105,7 @@ def increased(tensor, generator):
 
 
 def is_single(tensor):
-    """One number, of which other kinds of values would make the same one."""
+    """A tensor of one number, which other kinds of changes leave as it is."""
     return tensor.numel() == 1 and tensor.dtype != torch.bool
 
 
@@ -173,4 +173,4 @@ def subsets(example):
     for path, tensor in example.items():
         shapes.setdefault(tuple(tensor.shape), []).append(path)
     alike = [tuple(paths) for paths in shapes.values() if 1 < len(paths) < len(example)]
-    return [*alike, *((path,) for path in example if len(example) > 1)][:MOST_FOR_EACH]
+    return [*alike, *((path,) for path in example if len(example) > 1)][:MAX_ALONE]

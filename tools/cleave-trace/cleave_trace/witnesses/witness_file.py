@@ -9,7 +9,7 @@ from cleave_trace.witnesses.projection import project
 
 VERSION = 1
 LARGE = 1 << 40
-MOST_BYTES = 10 << 20
+MAX_BYTES = 10 << 20
 SLACK = 1 << 16  # header of the file and the description's numbers
 
 
@@ -105,11 +105,11 @@ class Builder:
         self.entries, self.tensors, self.size = [], {}, SLACK
 
     def add(self, name, inputs, outputs):
-        if sum(tensor.nbytes for tensor in inputs.values()) + self.size > MOST_BYTES or name in self.names():
+        if sum(tensor.nbytes for tensor in inputs.values()) + self.size > MAX_BYTES or name in self.names():
             return
         entry, tensors = Witness(name, inputs, outputs).tensors(len(self.entries))
         size = sum(tensor.nbytes + 200 for tensor in tensors.values())
-        if self.size + size > MOST_BYTES or not all(map(can_be_stored, tensors.values())):
+        if self.size + size > MAX_BYTES or not all(map(can_be_stored, tensors.values())):
             return
         self.entries.append(entry)
         self.tensors.update(tensors)

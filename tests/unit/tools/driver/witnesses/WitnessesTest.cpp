@@ -218,7 +218,7 @@ TEST(Witnesses, AreFoundBesideTheirModel) {
   const std::string model = folder.at("net.pt"), path = folder.at("net.witnesses.safetensors");
   auto missing = llvm::cantFail(findWitnesses(model, "42"));
   EXPECT_FALSE(missing.file);
-  EXPECT_EQ(missing.missing,
+  EXPECT_EQ(missing.missingReason,
             "verified against the trace alone: found no file net.witnesses.safetensors beside the model; "
             "cleave-trace writes it");
   std::vector<NamedTensor> all = tensors();
@@ -228,7 +228,7 @@ TEST(Witnesses, AreFoundBesideTheirModel) {
   for (const char *other : {"", "43"}) {
     auto foreign = llvm::cantFail(findWitnesses(model, other));
     EXPECT_FALSE(foreign.file);
-    EXPECT_EQ(foreign.unused,
+    EXPECT_EQ(foreign.unusedReason,
               "net.witnesses.safetensors belongs to another trace than net.pt, and is not used; "
               "trace the model again to have both");
   }
