@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import torch
@@ -99,15 +100,16 @@ MAX_CACHED = 32 << 20  # bytes of a model that all files share
 @pytest.fixture(scope="session")
 def model_cache():
     """The folder of traced models that all test files share; another one when the tracer or a library has changed."""
-    folder, names = BIN.parent / "traced_models", ("torch", "torchvision", "transformers")
-    digest = hashlib.sha256(repr([importlib.metadata.version(name) for name in names]).encode())
+    folder, names = BIN.parent / "traced_models", ("torch", "torchvision", "transformers", "numpy", "sympy", "safetensors")
+    digest = hashlib.sha256(repr([sys.version, *(importlib.metadata.version(name) for name in names)]).encode())
     for path in sorted((SOURCE / "tools/cleave-trace").rglob("*.py")):
         digest.update(path.read_bytes())
     cache = folder / digest.hexdigest()[:16]
     cache.mkdir(parents=True, exist_ok=True)
     for other in folder.iterdir():
         if other != cache:
-            shutil.rmtree(other, ignore_errors=True)
+            with contextlib.suppress(OSError):  # Not half of it stays under its name.
+                shutil.rmtree(other.rename(tempfile.mkdtemp(dir=folder)), ignore_errors=True)
     return cache
 
 
@@ -115,35 +117,37 @@ def model_cache():
 def trace_model(model_cache, tmp_path_factory):
     """trace_model("hf:gpt2", "--seq", 64): traced once for all files, in this process, since importing takes seconds.
 
-    Large models, and those that are no library's, are traced once a session, and removed at its end.
+    Each session has copies of its own, which it removes. Large models, and those that are no library's, are traced once a session.
     """
-    traced, removed = {}, []
+    traced = {}
 
-    def trace(words, cached):
-        """The folder of the model: `cached` if it may stay."""
+    def trace(words, folder, cached):
         from cleave_trace import cli
 
-        folder = tmp_path_factory.mktemp("models")
         with contextlib.redirect_stdout(sys.stderr):
             assert cli.main([*words, "-o", str(folder / "model.pt")]) == 0
         is_library = words[0].startswith(("hf:", "torchvision:")) and "/" not in words[0]
-        if not is_library or sum(path.stat().st_size for path in folder.iterdir()) > MAX_CACHED:
-            removed.append(folder)
-            return folder
-        with contextlib.suppress(OSError):  # Another file has traced it meanwhile.
-            folder.rename(cached)
-        return cached
+        if is_library and sum(path.stat().st_size for path in folder.iterdir()) <= MAX_CACHED:
+            new = pathlib.Path(tempfile.mkdtemp(dir=model_cache))
+            shutil.copytree(folder, new, dirs_exist_ok=True)
+            with contextlib.suppress(OSError):  # Another session was first.
+                new.rename(cached)
+            shutil.rmtree(new, ignore_errors=True)
 
-    def cached_or_traced(*arguments):
-        words = [str(word) for word in arguments]
-        cached = model_cache / hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+    def copied_or_traced(*arguments):
         if arguments not in traced:
-            traced[arguments] = Model((cached if cached.exists() else trace(words, cached)) / "model.pt")
+            words, folder = [str(word) for word in arguments], tmp_path_factory.mktemp("models")
+            cached = model_cache / hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+            if cached.exists():
+                shutil.copytree(cached, folder, dirs_exist_ok=True)
+            else:
+                trace(words, folder, cached)
+            traced[arguments] = Model(folder / "model.pt")
         return traced[arguments]
 
-    yield cached_or_traced
-    for folder in removed:
-        shutil.rmtree(folder, ignore_errors=True)
+    yield copied_or_traced
+    for model in traced.values():
+        shutil.rmtree(model.path.parent, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,8 @@ def witnesses(module, *example, **options):
 
 
 def sizes(module, *example, **options):
-    groups = witnesses(module, *example, **options)[1]
+    found, groups = witnesses(module, *example, **options)
+    assert not any("were not all compared" in note for note in found.notes), found.notes
     return {name: (group.min, group.max, group.divisible_by) for name, group in groups.items()}
 
 
@@ -492,4 +493,60 @@ def test_guards_of_two_dimensions_when_no_time_is_left(monkeypatch):
         check_joint(self)
 
     monkeypatch.setattr(collect.Collector, "check_joint", without_time)
-    assert all(least <= size <= most for size, (least, most, _) in zip((4, 6), sizes(module(by_area), torch.randn(4, 6)).values()))
+    found = sizes(module(by_area), torch.randn(4, 6))
+    assert found.keys() == {"x.0", "x.1"}
+    assert all(least <= size <= most for size, (least, most, _) in zip((4, 6), found.values()))
+
+
+def agrees(forward, example, wrong):
+    """Whether the ranges leave out the sizes `wrong`, at which the module decides otherwise."""
+    found = sizes(module(forward), torch.randn(example))
+    return any(f"x.{dim}" not in found or not found[f"x.{dim}"][0] <= size <= found[f"x.{dim}"][1] for dim, size in enumerate(wrong)
+               if size != example[dim])
+
+
+def test_sizes_of_two_dimensions_that_decide_together():
+    def product(self, x):
+        return x * 3 if (x.shape[0] - 1) * (x.shape[1] - 3) < 0 else x * 2
+
+    def both(self, x):
+        return x * 3 if x.shape[0] > 8 and x.shape[1] > 5000 else x * 2
+
+    def fails_early(self, x):
+        if x.shape[0] > 8:
+            raise ValueError("too many")
+        return x * 3 if (x.shape[0] - 1) * (5000 - x.shape[1]) < 0 else x * 2
+
+    def by_values(self, x):
+        if bool(x.abs().sum() < 0):  # No guard says more behind it.
+            raise ValueError("no values")
+        return x * 3 if x.shape[0] * x.shape[1] > 6000 else x * 2
+
+    def with_merged(self, x):
+        if x.shape[1] != x.shape[2]:
+            raise ValueError("no square")
+        return x * 3 if (x.shape[0] - 1) * (5000 - x.shape[3]) < 0 else x * 2
+
+    assert agrees(product, (1, 3), (2, 2))
+    assert agrees(both, (4, 7), (16, 6000)) and agrees(both, (1, 7), (16, 6000))
+    assert agrees(fails_early, (1, 7), (2, 6000))
+    assert agrees(by_values, (4, 6), (68, 134))
+    assert agrees(with_merged, (1, 1, 1, 7), (2, 1, 1, 6000))
+
+
+def test_a_large_buffer_is_put_back():
+    def caching(self, x):
+        self.cache[: x.shape[1]] = x[0]
+        return x.sum() + self.cache[:4096].sum()
+
+    made = module(caching, cache=torch.zeros(5_000_000))
+    witnesses(made, torch.randn(1, 16))
+    assert made.cache.count_nonzero() <= 16
+
+
+def test_a_constant_that_values_decide_is_no_tie():
+    def one_of_many(self, x):
+        return x + 10 * torch.eye(100)[int(x[0].argmax())]
+
+    with pytest.raises(TraceError, match="different outputs when values"):
+        witnesses(module(one_of_many), torch.randn(2, 100))

@@ -114,6 +114,7 @@ class CaptureCheck(sweep.Check):
         if not same_bits(outputs["processes"], found):
             wrong.append("processes and threads differ")
         points = [name for name in found if name in self.expected]
+        wrong += [] if points else ["nothing is captured"]
         unknown = [name for name in found if name not in self.expected and name not in self.trace.outputs]
         wrong += [f"{name}: no such module" for name in unknown]
         wrong += [differs for name in points if (differs := differences(found, self.expected, [name], TOLERANCE, LEAST))]

@@ -110,6 +110,7 @@ def traced(name):
     try:
         trace = tracing.trace(module.eval(), inputs)
         found = collect.collect(trace)
+        assert not any("were not all compared" in note for note in found.notes), found.notes
     except TraceError as error:
         return None, None, [], str(error)
 

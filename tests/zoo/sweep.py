@@ -109,7 +109,7 @@ class Check:
                 return
             except Exception as error:
                 first = first or ValueError(f"{type(error).__name__}: {error}".splitlines()[0][:200])
-        raise first
+        raise first or ValueError("no way to build it")
 
     def command(self, program, *arguments):
         """Runs one of the executables in the folder. Returns its error; empty if it was fine."""

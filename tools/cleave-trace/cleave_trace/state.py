@@ -8,7 +8,6 @@ from torch import nn
 # Entries of vars(module) that nn.Module itself manages; the dictionaries of tensors are looked at on their own.
 # One's own `forward` is how the module is called, which marking changes.
 INTERNAL = {name for name in vars(nn.Module()) if name != "training"} | {"forward"}
-MOST_ELEMENTS = 1 << 22  # of a tensor that is kept by value
 DEPTH = 3
 CONTAINERS = (list, dict, set, collections.deque)
 
@@ -49,7 +48,7 @@ class State:
 
     def keep_tensor(self, tensor):
         if id(tensor) not in self.values and type(tensor) in (torch.Tensor, nn.Buffer) and not tensor.is_sparse \
-                and tensor.layout == torch.strided and tensor.numel() <= MOST_ELEMENTS:
+                and tensor.layout == torch.strided:
             self.values[id(tensor)] = (tensor, tensor._version, tensor.detach().clone())
 
     def names_of_tensors(self):

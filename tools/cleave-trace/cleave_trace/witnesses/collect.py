@@ -11,16 +11,19 @@ import torch
 from cleave_trace.errors import TraceError, one_line
 from cleave_trace.witnesses import dimensions, divergence, guards, user_inputs, variations
 from cleave_trace.witnesses.budget import Budget
-from cleave_trace.witnesses.checker import MODULE_FAILS, SAME, Checker, Outcome, has_nan
-from cleave_trace.witnesses.ranges import QUICK, RangeFinder, never_runs
+from cleave_trace.witnesses.checker import DIFFERS, MODULE_FAILS, SAME, Checker, Outcome, difference, has_nan
+from cleave_trace.witnesses.ranges import FIRST_MAX_GROWTH, QUICK, RangeFinder, never_runs
 from cleave_trace.witnesses.witness_file import Builder, Witnesses
 
 MAX_GROUPS = 12
 MIN_SECONDS, MAX_SECONDS = 6.0, 120.0
 SHORT = 1.0  # seconds
+SMALL_SHARE = 0.05  # of the elements of all inputs
 GUARD_SECONDS = 20.0  # of CPU time that the search for guards may take at least
 SIZES_SHARE = 0.5  # of the time, which comparisons of other values leave for those of other sizes
+OVERTIME_SHARE = 0.5  # of the time, which other values may take besides where sizes took theirs
 JOINT, JOINT_SHARE = 6, 0.15  # draws of all sizes together, and their part of the time
+MAX_CORNER_GROUPS = 6  # of a guard all of whose corners are looked at; of one of more groups, where all are smallest or largest
 SEED = 20011
 
 
@@ -62,23 +65,25 @@ class Collector:
 
     def run(self):
         if self.calls is None:
+            unused = "; --dynamic and --witness are not used" if self.named or self.given else ""
             self.notes.append("witnesses: the module keeps what it computes from call to call, so that only its first "
-                              "answer is a witness")
+                              f"outputs are a witness{unused}")
             return
         self.groups = self.all_groups()
         self.budget = Budget(self.seconds, self.traced(), self.trace.call_seconds)
-        # `trace.expected` agrees with the trace at these inputs.
-        self.at_traced = Outcome(SAME, "", self.trace.expected, self.example, self.trace.call_seconds)
+        text = difference(self.trace.expected, self.trace.outputs)
+        self.at_traced = Outcome(DIFFERS if text else SAME, text, self.trace.expected, self.example, self.trace.call_seconds)
         self.checker = Checker(self.calls, self.example, self.groups, self.at_traced)
         self.start_guards()
         self.compare_user_inputs()
         if self.trace.call_seconds < SHORT:  # A first call may take longer than others.
             self.checker.compare(self.example)
             again = self.checker.compare(self.example)
-            if not again.is_same:
-                self.notes.append(f"witnesses: {again.text} when both are called again, so that no more was compared")
-                return
+            self.at_traced.kind, self.at_traced.text = again.kind, again.text
             self.budget.call_seconds = self.at_traced.seconds = again.seconds
+        if not self.at_traced.is_same:
+            self.notes.append(f"witnesses: {self.at_traced.text} when both are called again, so that no more was compared")
+            return
         self.budget.reserved = SIZES_SHARE * self.seconds if self.groups else 0.0
         is_quick = self.budget.call_seconds < QUICK
         self.base = self.traced() if is_quick else self.small_sizes()
@@ -92,9 +97,11 @@ class Collector:
         self.check_joint()
         self.freeze_for_user_inputs()
         self.add_sizes()
-        self.compare_values(example, later, self.base, where)
+        self.budget.end += OVERTIME_SHARE * self.seconds
         if where:
             self.compare_values(self.example, ["drawn"], self.traced(), "")
+        if late := self.compare_values(example, later, self.base, where):
+            self.notes.append(f"witnesses: there was no time to compare values {', '.join(late)}")
         self.report()
 
     # Groups and guards -----------------------------------------------------------------------------------------------
@@ -110,6 +117,8 @@ class Collector:
             if dims:
                 name = group.name if all(group.name != other.name for other in groups) else f"{dims[0][0]}.{dims[0][1]}"
                 groups.append(dimensions.Group(name, dims, group.traced))
+        if len(self.named) > MAX_GROUPS:
+            raise TraceError(f"--dynamic: {len(self.named)} names, expected at most {MAX_GROUPS}; leave some out")
         return groups[:MAX_GROUPS]
 
     def start_guards(self):
@@ -217,7 +226,10 @@ class Collector:
     def small_sizes(self):
         """Small sizes of all groups at which trace and module agree; the example's of those of which none is found."""
         found = self.traced()
+        elements = sum(tensor.numel() for tensor in self.example.values())
         for index, group in enumerate(self.groups):
+            if sum(self.example[path].numel() for path in {path for path, _ in group.dims}) < SMALL_SHARE * elements:
+                continue  # It would save no time, and leave few values to change.
             for size in (1, 2) if index == 0 else (9, 8, 16, 1):
                 sizes = [size if position == index else other for position, other in enumerate(found)]
                 if size >= group.traced or not self.budget.take(sizes):
@@ -246,10 +258,10 @@ class Collector:
         self.finders, self.unchanged, index = {}, [], 0
         while index < len(self.groups):
             finder = self.finder(index)
-            if not finder.first_look() and never_runs(finder) and self.merge_with_others(index):
-                continue
-            self.find_range(index, finder)
-            index += 1
+            if finder.first_look() or not never_runs(finder) or not self.merge_with_others(index):
+                index += 1
+        for index in range(len(self.groups)):
+            self.find_range(index, self.finder(index))
 
     def merge_with_others(self, index):
         """Merges the group with a later one of its size, or all of these, where the module then runs at other sizes."""
@@ -288,12 +300,14 @@ class Collector:
         if len(self.finders) < 2:
             return
         self.bound_by_guards()
+        if not self.guards.is_complete:
+            self.bound_by_comparison()
         for choose in self.joint_choices():
             sizes = self.traced()
             for index, (finder, dimension) in self.finders.items():
                 allowed = finder.allowed(dimension)
                 sizes[index] = allowed[choose(index, len(allowed))]
-            while self.budget.take(sizes) and self.checker.at(sizes).diverges:
+            while (outcome := self.compared(sizes)) and outcome.diverges:
                 if not self.freeze_one(sizes):
                     break
 
@@ -309,10 +323,14 @@ class Collector:
 
     def bound_by_guards(self):
         """Restricts groups until each guard of several holds at all their sizes, or trace and module agree where it does not."""
-        at_larger = [finder.guards_at_larger for finder, _ in self.finders.values() if finder.guards_at_larger]
-        for guard in [*self.guards.found, *(guard for found in at_larger for guard in found.found)]:
+        found = [(None, guard) for guard in self.guards.found]
+        for index, (finder, _) in self.finders.items():
+            found += [(index, guard) for guard in finder.guards_at_larger.found] if finder.guards_at_larger else []
+        for origin, guard in found:
             groups = [index for index in guard.symbols if index in self.finders]
-            if len(groups) < 2 or guard.is_hole or self.failing_corner(guard, groups) is None:
+            # A guard of one group that was found while another one was larger says something of both.
+            of_own = len(groups) < 2 and origin in (None, *groups)
+            if not groups or of_own or guard.is_hole or self.failing_corner(guard, groups) is None:
                 continue
             for index in groups:
                 finder, dimension = self.finders[index]
@@ -322,7 +340,11 @@ class Collector:
 
     def failing_corner(self, guard, groups):
         """Ends of the groups' sizes at which the guard does not hold, and trace and module are not known to agree; None if none."""
-        for corner in itertools.product(*(self.finders[index][1].ends() for index in groups)):
+        ends = [self.finders[index][1].ends() for index in groups]
+        if not all(ends):
+            return None
+        few = len(groups) <= MAX_CORNER_GROUPS
+        for corner in itertools.product(*ends) if few else zip(*((sizes[0], sizes[-1]) for sizes in ends)):
             sizes = self.traced()
             for index, size in zip(groups, corner):
                 sizes[index] = size
@@ -332,10 +354,27 @@ class Collector:
 
     def agree(self, sizes):
         """Whether trace and module are known not to diverge at `sizes`, which are compared if there is time."""
-        if sizes == self.traced():
-            return True
-        is_compared = tuple(sizes) in self.checker.known or self.budget.take(sizes)
-        return is_compared and not self.checker.at(sizes).diverges
+        outcome = self.compared(sizes)
+        return outcome is not None and not outcome.diverges
+
+    def compared(self, sizes):
+        """The Outcome at `sizes`, which are compared now if there is time; None if there is not."""
+        is_known = tuple(sizes) in self.checker.known or self.budget.take(sizes)
+        return self.checker.at(sizes) if is_known else None
+
+    def bound_by_comparison(self):
+        """Without guards of all sizes, restricts groups until trace and module were compared where all are largest."""
+        while True:
+            allowed = {index: finder.allowed(dimension) for index, (finder, dimension) in self.finders.items()}
+            sizes = self.traced()
+            for index in allowed:
+                sizes[index] = allowed[index][-1]
+            is_small = self.budget.growth(sizes) <= FIRST_MAX_GROWTH and self.budget.left > 0
+            if self.compared(sizes) or is_small and self.checker.at(sizes):
+                return
+            far = max(allowed, key=lambda index: sizes[index] / self.groups[index].traced)
+            dimension = self.finders[far][1]
+            dimension.max, dimension.above = max(size for size in allowed[far] if size < sizes[far]), ""
 
     def move_inward(self, guard, groups, sizes):
         """Moves the end of one group, the farthest from its traced size, to the next size that was compared."""

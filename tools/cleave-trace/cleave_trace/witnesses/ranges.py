@@ -35,8 +35,8 @@ class RangeFinder:
         return [size if position == self.index else other for position, other in enumerate(self.base)]
 
     def take(self, size):
-        """Whether a comparison at `size` may be made now."""
-        return self.budget.take(self.sizes(size))
+        """Whether `size` was compared, or may be now."""
+        return tuple(self.sizes(size)) in self.checker.known or self.budget.take(self.sizes(size))
 
     def take_larger(self, size):
         """As `take`, but the first size above the traced one may be compared while any time is left, since guards alone do not
@@ -105,7 +105,7 @@ class RangeFinder:
 
     def guard_step(self):
         """The least step from the traced size at which all guards hold."""
-        for step in range(1, self.traced + 1):
+        for step in range(1, min(self.traced, PERIOD) + 1):
             if self.guards_cover(self.traced + step) or self.traced > step and self.guards_cover(self.traced - step):
                 return step
         return 1
@@ -200,6 +200,12 @@ class RangeFinder:
 
     def upper(self, step):
         """The greatest size, UNLIMITED where guards say that there is none."""
+        greatest = self.find_upper(step)
+        if self.traced < 2 and greatest > self.traced and self.guards_at_larger is None:
+            self.guards_at_larger = self.guards_at(self.sizes(self.largest_compared()))  # Of other groups at such sizes.
+        return greatest
+
+    def find_upper(self, step):
         end = self.last_covered(self.traced, step, self.guards)
         if end is not None:
             for size in (end, end + step):

@@ -53,7 +53,8 @@ class Dimension:
     def ends(self):
         """Its least, traced and greatest size; where there is no greatest, a very large one; no 1, of which guards say nothing."""
         step = self.divisible_by
-        return sorted({max(self.min, step if step > 1 else 2), self.traced, min(self.max, LARGE) // step * step} - {1})
+        ends = {max(self.min, step if step > 1 else 2), self.traced, min(self.max, LARGE) // step * step}
+        return sorted(size for size in ends if size > 1 and self.allows(size))
 
     def freeze(self, reason):
         self.min = self.max = self.traced
