@@ -138,17 +138,18 @@ at::Tensor RequestCaptures::callHook(const ResolvedCaptures::PartHook &hook, con
 Taps RequestCaptures::tapsOf(uint32_t stage, uint32_t tpRank, const MicrobatchSlice &part,
                              const Microbatches &microbatches, Communicator *tensorGroup,
                              const RequestStates &states) {
-  Taps taps;
+  // With the index of the capture point.
+  std::vector<std::pair<uint32_t, Tap>> visits;
   auto add = [&](uint32_t index, std::function<void(c10::IValue &)> visit) {
     const plan::CapturePoint &point = pointOf(index);
     if (point.stage != stage)
       return;
     const plan::CaptureSlot &slot = *point.slots[tpRank];
-    taps.taps.push_back({slot.slot, slot.after, [&point, visit = std::move(visit)](c10::IValue &value) {
-                           TORCH_CHECK(value.isTensor() && value.toTensor().defined(), "capture point ",
-                                       point.path, ": found a ", value.tagKind(), ", expected a tensor");
-                           visit(value);
-                         }});
+    visits.push_back({index, {slot.slot, slot.after, [&point, visit = std::move(visit)](c10::IValue &value) {
+                                TORCH_CHECK(value.isTensor() && value.toTensor().defined(), "capture point ",
+                                            point.path, ": found a ", value.tagKind(), ", expected a tensor");
+                                visit(value);
+                              }}});
   };
   for (const auto &replacement : resolved.replacements)
     add(replacement.point, [&, tpRank, part](c10::IValue &value) {
@@ -172,7 +173,14 @@ Taps RequestCaptures::tapsOf(uint32_t stage, uint32_t tpRank, const MicrobatchSl
       parts[{number, part.microbatch, tpRank}] = std::move(own);
     });
   }
-  llvm::stable_sort(taps.taps, [](const Tap &a, const Tap &b) { return a.after < b.after; });
+  // Where modules return one value, an inner one is read before an outer one, whose index is higher, is
+  // edited.
+  llvm::stable_sort(visits, [](const auto &a, const auto &b) {
+    return std::pair(a.second.after, a.first) < std::pair(b.second.after, b.first);
+  });
+  Taps taps;
+  for (auto &[index, tap] : visits)
+    taps.taps.push_back(std::move(tap));
   if (resolved.stopAfter && pointOf(*resolved.stopAfter).stage == stage)
     taps.stopAfter = pointOf(*resolved.stopAfter).slots[tpRank]->after;
   return taps;

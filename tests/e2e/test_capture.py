@@ -258,6 +258,56 @@ def test_a_module_may_be_called_as_an_output_is(trace_model, tmp_path):
     assert_close(found["captured.output"] * 2, found["output"])
 
 
+class Shared(nn.Module):
+    """Three blocks with one activation, each of which returns what its own submodule returns."""
+
+    class Block(nn.Module):
+        def __init__(self, act):
+            super().__init__()
+            self.linear, self.act = nn.Linear(8, 8), act
+
+        def forward(self, x):
+            return self.linear(self.act(x))
+
+    def __init__(self):
+        super().__init__()
+        act = nn.GELU()
+        self.blocks = nn.ModuleList(self.Block(act) for _ in range(3))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def shared():
+    torch.manual_seed(0)
+    return Shared(), (torch.randn(4, 8),)
+
+
+@pytest.mark.parametrize("options", [(), ("--mesh", "pp=2"), ("--mesh", "tp=2")])
+def test_a_shared_module_has_its_first_path(options, trace_model, tmp_path):
+    model = trace_model(f"{__file__}:shared")
+    cleave("compile", model.path, "--inputs", model.inputs, *options, "-o", tmp_path / "model.plan")
+    module, inputs = shared()
+    found = captured(tmp_path / "model.plan", model, tmp_path, "--capture", "*")
+    expected = recorded(module.eval(), lambda: module(*inputs))
+    assert {"blocks.0.act", "blocks.0.act#2", "blocks.0.act#3"} <= found.keys() == expected.keys() | {"output"}
+    for name, value in expected.items():
+        assert_close(found[name], value, name)
+
+
+def test_an_inner_module_of_equal_value_is_read_before_the_outer_one_is_replaced(trace_model, tmp_path):
+    model = trace_model(f"{__file__}:shared")
+    cleave("compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "model.plan")
+    module, inputs = shared()
+    expected = recorded(module.eval(), lambda: module(*inputs))
+    save_file({"blocks.0": torch.full((4, 8), 9.0)}, tmp_path / "new.safetensors")
+    found = captured(tmp_path / "model.plan", model, tmp_path, "--capture", "blocks.0*", "--replace", tmp_path / "new.safetensors")
+    assert_close(found["blocks.0.linear"], expected["blocks.0.linear"])
+    assert bool((found["blocks.0"] == 9).all())
+
+
 class Counter(nn.Module):
     """Keeps a state."""
 

@@ -7,6 +7,7 @@ import inspect
 import time
 
 import torch
+from torch import nn
 
 from cleave_trace import gradients, marking, notes, signatures, trees
 from cleave_trace.calls import Calls
@@ -66,6 +67,21 @@ def properties_unread():
         internal.module_has_exports = before
 
 
+@contextlib.contextmanager
+def first_paths(root):
+    """Within it, torch.jit.trace calls a module that is there under several paths by the first, as named_modules does, and not
+    by the last."""
+    def rename(module, args):
+        if module is root and (paths := torch.jit._trace._trace_module_map) is not None:
+            paths.update((child, f"__module.{path}") for path, child in root.named_modules() if path)
+
+    handle = nn.modules.module.register_module_forward_pre_hook(rename)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
 @torch.no_grad()
 def trace(module, example, seed=0, train=False):
     """Traces `module` on `example`: a tensor, a tuple of positional arguments or a dictionary of keyword arguments.
@@ -101,7 +117,7 @@ def trace(module, example, seed=0, train=False):
     def record(values):
         functions = marking.functions_inlined(gradients.check_function if train else None)
         own_gradients = gradients.tracing_gradients() if train else contextlib.nullcontext()
-        with functions, no_fused_layers(), properties_unread(), own_gradients:
+        with functions, no_fused_layers(), properties_unread(), first_paths(module), own_gradients:
             return answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
                           "TorchScript cannot trace the module", seed)
 
