@@ -285,6 +285,29 @@ def shared():
     return Shared(), (torch.randn(4, 8),)
 
 
+class Wrapped(nn.Module):
+    """What it wraps is there under a deeper path, too, which comes first."""
+
+    def __init__(self):
+        super().__init__()
+        self.original = nn.ModuleDict({"part": nn.Sequential(nn.Linear(8, 8))})
+        self.linear = self.original["part"][0]
+
+    def forward(self, x):
+        return self.linear(x).tanh()
+
+
+def wrapped():
+    torch.manual_seed(0)
+    return Wrapped(), (torch.randn(4, 8),)
+
+
+def test_a_module_has_its_shallowest_path(trace_model, tmp_path):
+    model = trace_model(f"{__file__}:wrapped")
+    cleave("compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "model.plan")
+    assert captured(tmp_path / "model.plan", model, tmp_path, "--capture", "*").keys() == {"linear", "output"}
+
+
 @pytest.mark.parametrize("options", [(), ("--mesh", "pp=2"), ("--mesh", "tp=2")])
 def test_a_shared_module_has_its_first_path(options, trace_model, tmp_path):
     model = trace_model(f"{__file__}:shared")

@@ -349,7 +349,11 @@ KNOWN = (
     (("limited", ".*", r"rotary_emb\.hook_in", "matches no module"), "no operator reads the value, so that the trace lacks it"),
     (("refused_edits", ".*", r"rotary_emb\.hook_in", "no such capture point"),
      "no operator reads the value, so that the trace lacks it"),
+    (("refused_edits", "tp=2", ".*", "expected one that can be replaced"),
+     "over tensor-parallel ranks another module or call has an equal value, with `--capture-points`, too"),
     (("limited", ".*micro-batches", ".*", "first micro-batch"), FIRST_MICROBATCH),
+    (("no plan", ".*micro-batches", "every hook point", r"attn: aten\.cat has no rule for dimension batch"),
+     "no rule for the batch in the bridge's attention; no plan with micro-batches, any other mesh"),
     (("no plan", ".*micro-batches", "every hook point", "so micro-batches are not parts of it"),
      "the mixture of experts numbers the tokens of the whole batch; no plan with micro-batches, any other mesh"),
 )

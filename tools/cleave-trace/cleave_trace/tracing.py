@@ -68,12 +68,24 @@ def properties_unread():
 
 
 @contextlib.contextmanager
-def first_paths(root):
-    """Within it, torch.jit.trace calls a module that is there under several paths by the first, as named_modules does, and not
-    by the last."""
+def shallowest_paths(root):
+    """Within it, torch.jit.trace calls a module that is there under several paths by the shallowest, of equals by the first.
+
+    It would take the last. Wrappers register what they wrap a second time, deeper.
+    """
     def rename(module, args):
-        if module is root and (paths := torch.jit._trace._trace_module_map) is not None:
-            paths.update((child, f"__module.{path}") for path, child in root.named_modules() if path)
+        if module is not root or (paths := torch.jit._trace._trace_module_map) is None:
+            return
+        found, level = {root: "__module"}, [root]
+        while level:
+            below = []
+            for parent in level:
+                for name, child in parent.named_children():
+                    if child not in found:
+                        found[child] = f"{found[parent]}.{name}"
+                        below.append(child)
+            level = below
+        paths.update((child, path) for child, path in found.items() if child is not root)
 
     handle = nn.modules.module.register_module_forward_pre_hook(rename)
     try:
@@ -117,7 +129,7 @@ def trace(module, example, seed=0, train=False):
     def record(values):
         functions = marking.functions_inlined(gradients.check_function if train else None)
         own_gradients = gradients.tracing_gradients() if train else contextlib.nullcontext()
-        with functions, no_fused_layers(), properties_unread(), first_paths(module), own_gradients:
+        with functions, no_fused_layers(), properties_unread(), shallowest_paths(module), own_gradients:
             return answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
                           "TorchScript cannot trace the module", seed)
 
