@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch import nn
 
 from conftest import SOURCE, everything_below
-from cleave_trace import cli
+from cleave_trace import cli, tracing
+from cleave_trace.witnesses import collect
 
 
 @pytest.fixture
@@ -41,3 +43,24 @@ def refused(folder, capsys, *arguments, message):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ") and message in lines[0], lines
     assert everything_below(folder) == before
+
+
+def witnesses(module, *example, **options):
+    """(Witnesses, {input.dimension: its group}) of a module, traced here."""
+    torch.manual_seed(0)
+    found = collect.collect(tracing.trace(module.eval(), example), **options)
+    return found, {f"{path}.{dim}": group for group in found.dimensions for path, dim in group.dims}
+
+
+def sizes(module, *example, **options):
+    found, groups = witnesses(module, *example, **options)
+    assert not any("were not all compared" in note for note in found.notes), found.notes
+    return {name: (group.min, group.max, group.divisible_by) for name, group in groups.items()}
+
+
+def module(forward, **parts):
+    """A module with this forward and these submodules, buffers or attributes."""
+    made = type(forward.__name__, (nn.Module,), {"forward": forward})()
+    for name, value in parts.items():
+        made.register_buffer(name, value) if isinstance(value, torch.Tensor) else setattr(made, name, value)
+    return made

@@ -64,7 +64,7 @@ struct WitnessFile {
   /// Of witnesses and dimensions.
   llvm::StringSet<> inputNames;
 
-  /// Reads an untrusted file, all of which is checked. Text is not escaped: show it through plan::printable.
+  /// Reads and checks an untrusted file. Its strings are not escaped: print them with plan::printable.
   static llvm::Expected<WitnessFile> read(const std::string &path);
 
   /// Null where the dimension was not compared.
@@ -76,7 +76,7 @@ struct WitnessFile {
 /// The witnesses of a model, or a sentence about why there are none.
 struct FoundWitnesses {
   std::optional<WitnessFile> file;
-  /// There is no file; or one that is not used, since it belongs to another model or is no regular file.
+  /// Why there is no file, or why the file is not used (another model's, no regular file); empty otherwise.
   std::string missingReason, unusedReason;
 };
 
