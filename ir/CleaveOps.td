@@ -213,9 +213,11 @@ def BoundaryOp : CleaveOp<"boundary", [DeclareOpInterfaceMethods<MemoryEffectsOp
   let summary = "the result of a module, which can be captured";
   let description = [{
     `%y = cleave.boundary %x "transformer.h.3" output 0 : (tensor<4x128x768xf32>) -> tensor<4x128x768xf32>`: leaf 0 of what the
-    module returned. `call`, from strip-boundaries: the number of that call, counted from 0.
+    module returned. `call`, from strip-boundaries: the number of that call, counted from 0. `read_only`: it shares memory that
+    is written in place later, so that a new value would reach what it does not reach in the module, or less.
   }];
-  let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index, DefaultValuedAttr<I64Attr, "0">:$call);
+  let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index, DefaultValuedAttr<I64Attr, "0">:$call,
+                       UnitAttr:$read_only);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$value $path `output` $index attr-dict `:` functional-type($value, $result)";
 }

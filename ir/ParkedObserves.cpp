@@ -190,7 +190,7 @@ void observeBoundary(BoundaryOp boundary) {
                                 boundary.getIndex(), boundary.getCall());
   op.setDeclared(true);
   // A new value would reach the users of both.
-  op.setReadOnly(isReadAfter(boundary.getValue(), boundary));
+  op.setReadOnly(boundary.getReadOnly() || isReadAfter(boundary.getValue(), boundary));
   for (Operation *user : boundary.getValue().getUsers())
     if (auto other = dyn_cast<ObserveOp>(user); other && isReadAfter(boundary.getResult(), other))
       other.setReadOnly(other.getReadOnly() || boundary->isBeforeInBlock(other));

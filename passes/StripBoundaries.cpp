@@ -71,7 +71,7 @@ private:
 
   /// True if a new value of the boundary's operand would reach others than the boundary's users.
   bool reachesOthers(BoundaryOp boundary) const {
-    return isReadAfter(originOf(boundary.getValue()), boundary, boundary);
+    return boundary.getReadOnly() || isReadAfter(originOf(boundary.getValue()), boundary, boundary);
   }
 
   void observe(BoundaryOp boundary, bool readOnly) {

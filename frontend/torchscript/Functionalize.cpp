@@ -39,6 +39,10 @@ private:
   FailureOr<SmallVector<Value>> currentOperands(Operation *op, Operation *user);
   /// Makes a view or aggregate of other operands, before `user`.
   void makeAgain(Operation *op, ArrayRef<Value> operands, Operation *user);
+  /// For a boundary whose memory others see written: what replaces its value does not share it.
+  void setReadOnly(BoundaryOp boundary);
+  /// Sets what `result` is made from now, until the region being visited ends.
+  void remember(Value result, Made now);
   /// The present value of `value`; null after a diagnostic.
   Value current(Value value, Operation *user);
   /// current for the result of a view or aggregate, which is made again if its operands have changed.
@@ -155,12 +159,22 @@ void Functionalizer::makeAgain(Operation *op, ArrayRef<Value> operands, Operatio
   OpBuilder b(user);
   Operation *again = b.clone(*op);
   again->setOperands(operands);
-  for (auto [result, now] : llvm::zip(op->getResults(), again->getResults())) {
-    auto known = made.find(result);
-    if (changes)
-      changes->push_back({result, known == made.end() ? std::nullopt : std::optional<Made>(known->second)});
-    made[result] = {now, SmallVector<Value>(operands)};
-  }
+  for (auto [result, now] : llvm::zip(op->getResults(), again->getResults()))
+    remember(result, {now, SmallVector<Value>(operands)});
+}
+
+void Functionalizer::remember(Value result, Made now) {
+  auto known = made.find(result);
+  if (changes)
+    changes->push_back({result, known == made.end() ? std::nullopt : std::optional<Made>(known->second)});
+  made[result] = std::move(now);
+}
+
+void Functionalizer::setReadOnly(BoundaryOp boundary) {
+  boundary.setReadOnly(true);
+  if (Value now = made.lookup(boundary.getResult()).value)
+    if (auto again = now.getDefiningOp<BoundaryOp>())
+      again.setReadOnly(true);
 }
 
 Value Functionalizer::current(Value value, Operation *user) {
@@ -199,6 +213,11 @@ Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) 
         now = old;
   if (llvm::equal(*operands, before.of))
     return before.value;
+  if (auto boundary = dyn_cast<BoundaryOp>(maker)) {
+    setReadOnly(boundary);
+    remember(value, {operands->front(), *operands});
+    return operands->front();
+  }
   if (!isCertainView(maker)) {
     user->emitError()
         << "uses the result of " << describe(maker)
@@ -268,6 +287,9 @@ LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value
     made[tensor] = {value, *operands};
     return success();
   }
+  if (auto boundary = dyn_cast<BoundaryOp>(view);
+      boundary && (!isPrivate(rootOf(base)) || isSeenLater(base, tensor, writer)))
+    setReadOnly(boundary);
   Value changed = writtenBack(view, *operands, tensor, value, b);
   if (!changed)
     return writer->emitError() << writer.getName() << " writes in place through " << describe(view)

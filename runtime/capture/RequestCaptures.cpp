@@ -23,7 +23,9 @@ Error checkWritable(const plan::Plan &plan, uint32_t index) {
                                  ": found a value that the module itself, or another one whose equal value "
                                  "was merged with it, reads later, "
                                  "expected one that can be replaced; compile with --capture-points '" +
-                                 point.path + "', which keeps it apart");
+                                 point.path +
+                                 "', which keeps it apart; a value whose memory the module writes later "
+                                 "cannot be replaced");
 }
 
 std::optional<uint32_t> RequestCaptures::batchDimOf(const plan::CapturePoint &point) const {

@@ -383,3 +383,57 @@ def test_declared_calls_and_values_of_unknown_type_are_replaced(names, mesh, tra
     save_file({name: expected[name].flip(0).contiguous() for name in names}, tmp_path / "given.safetensors")
     found = captured(tmp_path / "plan", model, tmp_path, "--replace", tmp_path / "given.safetensors")
     assert_close(found["output"], edited(module, lambda: module(*inputs), {name: lambda value: value.flip(0) for name in names}))
+
+
+class Part(nn.Module):
+    """Returns a view of its argument."""
+
+    def forward(self, x):
+        return x[:, :4]
+
+
+class Written(nn.Module):
+    """Writes in place what modules have returned, and what they have returned a view of."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.head = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.part, self.same, self.before, self.alone = Part(), nn.Identity(), Part(), nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        x = self.linear(x)
+        before = self.before(x)
+        x.mul_(2)
+        self.part(x).add_(1)
+        x = x + before.sum(1, keepdim=True)
+        same = self.same(x)
+        same[:, 1] = 3
+        return self.head(self.alone(self.linear(x * same)))
+
+
+WRITTEN_LATER = {"before", "part", "same"}
+
+
+def written():
+    torch.manual_seed(0)
+    return Written(), (torch.randn(4, 8),)
+
+
+@pytest.mark.parametrize("options", [(), ("--capture-points", "*")])
+def test_values_whose_memory_is_written_later_are_read_only(options, trace_model, tmp_path):
+    model = trace_model(f"{__file__}:written")
+    cleave("compile", model.path, "--inputs", model.inputs, *options, "-o", tmp_path / "plan")
+    module, inputs = written()
+    expected = recorded(module, lambda: module(*inputs))
+    found = captured(tmp_path / "plan", model, tmp_path, "--capture", "*")
+    assert found.keys() == expected.keys() | {"output"} and len(expected) == 7
+    for name, value in expected.items():
+        assert_close(found[name], value, name)
+        save_file({name: value.flip(0).contiguous()}, tmp_path / "given.safetensors")
+        run = ("run", tmp_path / "plan", "--inputs", model.inputs, "--replace", tmp_path / "given.safetensors")
+        if name in WRITTEN_LATER:
+            assert "whose memory the module writes later cannot be replaced" in refused(tmp_path, *run)
+            continue
+        cleave(*run, "--outputs", tmp_path / "edited.safetensors")
+        answer = edited(module, lambda: module(*inputs), {name: lambda value: value.flip(0)})
+        assert_close(load_file(tmp_path / "edited.safetensors")["output"], answer, name)

@@ -39,6 +39,11 @@ void printLines(llvm::StringRef prefix, llvm::StringRef text) {
   print(lines, /*isLast=*/false);
 }
 
+/// True for what Gloo prints of each failed try to connect. When no try succeeds, an exception says so.
+static bool isConnectTry(llvm::StringRef line) {
+  return line.contains("gloo") && line.contains(" failed to connect, willRetry=");
+}
+
 namespace {
 /// Buffers text up to its newline.
 class LineBuffer : public std::streambuf {
@@ -56,7 +61,9 @@ class LineBuffer : public std::streambuf {
     if (begun.size() > kLongest)
       begun += '\n';
     if (const size_t end = begun.rfind('\n'); end != std::string::npos) {
-      printLines("libtorch: ", llvm::StringRef(begun).take_front(end));
+      for (llvm::StringRef line : llvm::split(llvm::StringRef(begun).take_front(end), '\n'))
+        if (!isConnectTry(line))
+          printLines("libtorch: ", line);
       begun.erase(0, end + 1);
     }
     return size;

@@ -17,7 +17,8 @@ void printLines(llvm::StringRef prefix, llvm::StringRef text);
 void printLastLine(llvm::StringRef line);
 
 /// From now on, redirects std::cout and std::cerr of all threads to stderr, as lines that begin with
-/// `libtorch: `; models may print warnings from threads of their own.
+/// `libtorch: `; models may print warnings from threads of their own. What Gloo prints of each failed try to
+/// connect is left out, since an error follows if no try succeeds.
 void redirectStdStreams();
 
 /// From now on, sets `isWithin` while a line is being written, so that a parent that shares it sees whether a
