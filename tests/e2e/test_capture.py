@@ -426,7 +426,11 @@ def test_values_whose_memory_is_written_later_are_read_only(options, trace_model
     module, inputs = written()
     expected = recorded(module, lambda: module(*inputs))
     found = captured(tmp_path / "plan", model, tmp_path, "--capture", "*")
-    assert found.keys() == expected.keys() | {"output"} and len(expected) == 7
+    # What the module goes on with is a view of the new values: nothing uses `before` but its capture.
+    assert expected.keys() == {"linear", "linear#2", "before", "part", "same", "alone", "head"}
+    if not options:
+        del expected["before"]
+    assert found.keys() == expected.keys() | {"output"}
     for name, value in expected.items():
         assert_close(found[name], value, name)
         save_file({name: value.flip(0).contiguous()}, tmp_path / "given.safetensors")
