@@ -31,6 +31,7 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     options.loss = loss;
     if (!trained->empty())
       options.isTrainable = [&](StringRef name) { return trained->match(name); };
+    options.givesShardedGradients = shardedGradients;
     options.wantsInputGradient = [&](StringRef name) { return wanted->match(name); };
     if (failed(differentiate(getOperation(), options)))
       signalPassFailure();

@@ -1,5 +1,6 @@
 //===- InsertReshards.cpp - Reshards where shardings differ ---------------===//
 #include "ir/ParkedObserves.h"
+#include "ir/autograd/LossAttributes.h"
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -15,7 +16,10 @@ namespace {
 /// Gives every operation its operands in the shardings that it needs.
 class Resolver {
 public:
-  explicit Resolver(func::FuncOp function) : block(function.getBody().front()), analyzed(function) {
+  explicit Resolver(func::FuncOp function)
+      : function(function), block(function.getBody().front()), analyzed(function) {
+    for (auto param : block.getOps<ParamOp>())
+      weights.try_emplace(param.getName(), param);
     for (const AnalyzedCall &call : analyzed.getCalls())
       calls[call.op] = &call;
   }
@@ -26,6 +30,8 @@ public:
         visitCall(*known->second);
       else if (auto boundary = dyn_cast<BoundaryOp>(op))
         visitBoundary(boundary);
+      else if (isa<func::ReturnOp>(op))
+        visitReturn(&op);
       else if (!isa<ObserveOp>(op) && !isLookedThrough(&op))
         requireWhole(&op);
   }
@@ -64,6 +70,17 @@ private:
       observeBoundary(boundary);
   }
 
+  /// The caller takes results whole, but for gradients that are sharded as their weights.
+  void visitReturn(Operation *op) {
+    for (OpOperand &use : op->getOpOperands()) {
+      auto as = function.getResultAttrOfType<StringAttr>(use.getOperandNumber(), kShardedAsAttr);
+      const ShardingAttr needs = as ? shardingOf(TensorRef{weights.lookup(as.getValue())}) : ShardingAttr();
+      if (isTensorLike(use.get().getType()) &&
+          shardingOf(AnalyzedFunction::tensorOf(use.get())) != needs)
+        use.set(reshard(use.get(), needs));
+    }
+  }
+
   /// Requires whole operands: for control flow, states, results for the caller, and lists with other users.
   void requireWhole(Operation *op) {
     op->walk([&](Operation *inner) {
@@ -87,8 +104,10 @@ private:
     return known;
   }
 
+  func::FuncOp function;
   Block &block;
   AnalyzedFunction analyzed;
+  llvm::StringMap<Value> weights;
   DenseMap<Operation *, const AnalyzedCall *> calls;
   DenseMap<std::pair<Value, Attribute>, Value> made;
 };

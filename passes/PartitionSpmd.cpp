@@ -135,11 +135,18 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
   Value sizes = name.empty() ? Value() : op.getArgument(name);
   if (!sizes || !result)
     return;
+  Attribute known;
+  matchPattern(sizes, m_Constant(&known));
+  auto list = sizes.getDefiningOp<ListOp>();
+  const auto items = dyn_cast_or_null<ArrayAttr>(known);
+  const size_t count = items ? items.size() : list ? list->getNumOperands() : 0;
   int64_t entry = result.getDim();
   // The sizes of the dimensions that a view takes one dimension apart into.
-  if (auto dim = constantInt(op, "dim"))
+  if (auto dim = constantInt(op, "dim"); dim && count < planned.call->rule->results[0].size())
     if (auto first = dimensionAt(*dim, planned.call->rule->operands[0].size()))
       entry -= *first;
+  if (entry < 0 || entry >= int64_t(count))
+    return;
   // For a Broadcast factor, the argument counts copies.
   const auto &factor = planned.call->rule->factors[planned.split.factor];
   bool isMade = factor.kind == FactorKind::Broadcast;
@@ -149,10 +156,8 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
     auto number = dyn_cast_or_null<IntegerAttr>(value);
     return number && number.getInt() == total;
   };
-  Attribute known;
-  if (matchPattern(sizes, m_Constant(&known))) {
-    auto items = dyn_cast<ArrayAttr>(known);
-    if (!items || entry < 0 || entry >= int64_t(items.size()) || !isTotal(items[entry]))
+  if (items) {
+    if (!isTotal(items[entry]))
       return;
     SmallVector<Attribute> all;
     for (int64_t extent : extents) {
@@ -161,10 +166,9 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
       all.push_back(builder.getArrayAttr(own));
     }
     setArgument(op, name, perRank(sizes.getType(), all));
-  } else if (auto list = sizes.getDefiningOp<ListOp>()) {
+  } else {
     Attribute value;
-    if (entry < 0 || entry >= int64_t(list->getNumOperands()) ||
-        !matchPattern(list->getOperand(entry), m_Constant(&value)) || !isTotal(value))
+    if (!matchPattern(list->getOperand(entry), m_Constant(&value)) || !isTotal(value))
       return;
     SmallVector<Value> elements(list.getElements());
     elements[entry] = perRank(extents);
@@ -361,13 +365,14 @@ void Partitioner::partitionCall(const SplitCall &planned) {
   StringRef groups = semanticsOf(op.getName()).groups;
   if (!groups.empty() && planned.call->rule->channelGroups == split.factor)
     setArgument(op, groups, perRank(countsOf(split.parts)));
-  if (!split.givesPartialSums)
+  if (split.partialSums.empty())
     return;
   if (planned.call->rule->factors[split.factor].kind == FactorKind::Lookup)
     return maskLookup(planned);
   addOnce(op);
-  for (OpResult result : op->getResults())
-    reduce(semanticsOf(op.getName()).isMean ? weighted(result, split.parts) : result);
+  for (unsigned index : split.partialSums)
+    if (OpResult result = op->getResult(index); !result.use_empty())
+      reduce(semanticsOf(op.getName()).isMean ? weighted(result, split.parts) : result);
 }
 
 void Partitioner::planCalls() {

@@ -120,18 +120,19 @@ private:
     op->setAttr(PhaseAttr::name, PhaseAttr::get(b.getContext(), Phase::Update));
     return op->getResult(0);
   }
-  Value toFloat(Value tensor) {
+  Value codeOf(Type type) { return constant(b.getI64Type(), b.getI64IntegerAttr(*dtypeCodeOf(type))); }
+  Value converted(Value tensor, Type type) {
     const Value no = constant(b.getI1Type(), b.getBoolAttr(false));
-    return call("aten.to.dtype", {tensor, floatCode(), no, no, none()});
+    return call("aten.to.dtype", {tensor, codeOf(type), no, no, none()});
   }
-  Value floatCode() { return constant(b.getI64Type(), b.getI64IntegerAttr(*dtypeCodeOf(b.getF32Type()))); }
   /// In float32.
   Value norm(Value tensor, bool accumulateInFloat64) {
     const Value result = call("aten.linalg_vector_norm",
                               {tensor, real(2), none(), constant(b.getI1Type(), b.getBoolAttr(false)),
-                               accumulateInFloat64 ? none() : floatCode()});
-    return accumulateInFloat64 ? toFloat(result) : result;
+                               accumulateInFloat64 ? none() : codeOf(b.getF32Type())});
+    return accumulateInFloat64 ? converted(result, b.getF32Type()) : result;
   }
+  Value normOfNorms(ArrayRef<Value> norms);
   /// `name`, with `train.` in front if the model has a state of this name.
   std::string stateName(StringRef name);
   /// True unless an option exempts it by one of its names.
@@ -226,12 +227,12 @@ void TrainingStepBuilder::accumulate() {
       if (Operation *maker = term.getDefiningOp())
         b.setInsertionPointAfter(maker);
       b.create<AccumulateOp>(weight.getLoc(), stateName(gradientName(weight.getName())), term,
-                             ShardingAttr());
+                             weight.getShardAttr());
     }
   }
   for (auto &[weight, gradient] : gradients)
     gradient = create<ReadSumOp>(weight.getLoc(), gradient.getType(),
-                                 stateName(gradientName(weight.getName())), ShardingAttr());
+                                 stateName(gradientName(weight.getName())), weight.getShardAttr());
   accumulate(kLossSum, loss);
   if (normalizer) {
     accumulate(kNormalizerSum, normalizer);
@@ -245,15 +246,31 @@ void TrainingStepBuilder::accumulate(StringRef state, Value term) {
   b.create<AccumulateOp>(location, stateName(state), term, ShardingAttr());
 }
 
-/// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too.
-Value TrainingStepBuilder::globalNorm() {
-  SmallVector<Value> norms;
-  for (auto &[weight, gradient] : gradients)
-    norms.push_back(norm(gradient, cast<RankedTensorType>(gradient.getType()).getElementType().isF64()));
+Value TrainingStepBuilder::normOfNorms(ArrayRef<Value> norms) {
   auto list =
       create<ListOp>(location, ListType::get(b.getContext(), UnknownTensorType::get(b.getContext())), norms);
-  return averaged(norm(call("aten.stack", {list, constant(b.getI64Type(), b.getI64IntegerAttr(0))}),
-                       /*accumulateInFloat64=*/false));
+  return norm(call("aten.stack", {list, constant(b.getI64Type(), b.getI64IntegerAttr(0))}),
+              /*accumulateInFloat64=*/false);
+}
+
+/// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too. Of sharded gradients each tensor-parallel
+/// rank has a part: ‖g‖² = Σ ‖part‖², in float64, since the squares may be large.
+Value TrainingStepBuilder::globalNorm() {
+  SmallVector<Value> whole, parts;
+  for (auto &[weight, gradient] : gradients)
+    (weight.getShard() ? parts : whole)
+        .push_back(norm(gradient, cast<RankedTensorType>(gradient.getType()).getElementType().isF64()));
+  if (parts.empty())
+    return averaged(normOfNorms(whole));
+  auto squared = [&](Value norm) {
+    const Value wide = converted(norm, b.getF64Type());
+    return call("aten.mul.Tensor", {wide, wide});
+  };
+  Value sum = call("spmd.all_reduce", squared(normOfNorms(parts)));
+  if (!whole.empty())
+    sum = call("aten.add.Tensor", {sum, squared(normOfNorms(whole)),
+                                   constant(b.getI64Type(), b.getI64IntegerAttr(1))});
+  return averaged(converted(call("aten.sqrt", sum), b.getF32Type()));
 }
 
 void TrainingStepBuilder::update(ParamOp weight, Value gradient, Value gradScale, Value foundInf) {
@@ -311,7 +328,7 @@ LogicalResult TrainingStepBuilder::build() {
   }
   const Value isFinite =
       call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});
-  const Value foundInf = toFloat(call("aten.logical_not", {isFinite}));
+  const Value foundInf = converted(call("aten.logical_not", {isFinite}), b.getF32Type());
   for (auto &[weight, gradient] : gradients)
     update(weight, gradient, gradScale, foundInf);
   setResults(gradientNorm);

@@ -307,8 +307,11 @@ void Differentiator::addResults() {
     if (gradient)
       sum = sum ? builder.sum(sum, gradient) : gradient;
   };
-  for (ParamOp param : function.getOps<ParamOp>())
+  llvm::DenseSet<StringRef> weights;
+  for (ParamOp param : function.getOps<ParamOp>()) {
     addTo(param.getName(), param);
+    weights.insert(param.getName());
+  }
   for (BlockArgument argument : function.getArguments())
     addTo(nameOf(argument), argument);
   Builder builder(function);
@@ -322,6 +325,8 @@ void Differentiator::addResults() {
     function.insertResult(index, gradient.getType(),
                           builder.getDictionaryAttr(
                               builder.getNamedAttr(kNameAttr, builder.getStringAttr(gradientName(name)))));
+    if (options.givesShardedGradients && weights.contains(name))
+      function.setResultAttr(index, kShardedAsAttr, builder.getStringAttr(name));
     tree.push_back(builder.getStringAttr(name));
     tree.push_back(leafTree(builder, index));
   }

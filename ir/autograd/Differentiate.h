@@ -20,6 +20,8 @@ struct DerivativeOptions {
   std::function<bool(llvm::StringRef)> isTrainable = [](llvm::StringRef) { return true; };
   /// By name of a floating-point argument: its gradient is wanted, too.
   std::function<bool(llvm::StringRef)> wantsInputGradient = [](llvm::StringRef) { return false; };
+  /// Gradients of weights are marked with kShardedAsAttr: each rank needs those of its own shards.
+  bool givesShardedGradients = false;
 };
 
 /// Name of a result that is the gradient of a weight or argument: `grad.fc.weight`.

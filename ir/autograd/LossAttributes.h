@@ -9,6 +9,9 @@ namespace cleave {
 /// On a result: it is the loss whose gradients are among the results.
 inline constexpr llvm::StringLiteral kLossAttr = "cleave.loss";
 
+/// On a result, a gradient: the name of its weight, which it is sharded as.
+inline constexpr llvm::StringLiteral kShardedAsAttr = "cleave.sharded_as";
+
 /// On a result, a float32 tensor of one element: normalizer of the micro-batch. Batch loss = sum of loss /
 /// sum of normalizer, gradients likewise; without this result, plain sums.
 inline constexpr llvm::StringLiteral kLossNormalizerAttr = "cleave.loss_normalizer";

@@ -115,6 +115,17 @@ void addElementwise(SemanticsTable &table) {
              "aten.type_as",
              "aten.max.other",
              "aten.min.other",
+             "aten.threshold_backward",
+             "aten.leaky_relu_backward",
+             "aten.hardtanh_backward",
+             "aten.hardswish_backward",
+             "aten.hardsigmoid_backward",
+             "aten.softshrink_backward",
+             "aten.hardshrink_backward",
+             "aten.rrelu_with_noise_backward",
+             "aten.tanh_backward",
+             "aten.sigmoid_backward",
+             "aten.native_dropout_backward",
              "aten.quantize_per_tensor",
              "aten.dequantize.self"},
             {.isElementwise = true, .hasStaticResultTypes = true, .shardingRule = broadcasts});
@@ -130,7 +141,9 @@ void addElementwise(SemanticsTable &table) {
        "aten.selu",   "aten.celu",        "aten.mish",        "aten.softplus",  "aten.erf",
        "aten.erfinv", "aten.atan",        "aten.atan2",       "aten.asin",      "aten.acos",
        "aten.sinh",   "aten.cosh",        "aten.log_sigmoid", "aten.logaddexp", "aten.logit",
-       "aten.angle",  "aten.polar",       "aten.complex"},
+       "aten.angle",  "aten.polar",       "aten.complex",     "aten.gelu_backward",
+       "aten.silu_backward", "aten.elu_backward", "aten.mish_backward", "aten.softplus_backward",
+       "aten.log_sigmoid_backward", "aten.logit_backward"},
       {.isElementwise = true, .hasStaticResultTypes = true, .flops = costly, .shardingRule = broadcasts});
   table.add({"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
             {.isElementwise = true, .identityOf = dropoutIdentity, .shardingRule = broadcasts});

@@ -37,6 +37,7 @@ static const SemanticsTable &table() {
     addCollectives(table);
     addRandom(table);
     addAliasing(table);
+    addBackwardPasses(table);
     addGradientSemantics(table);
     addLinearity(table);
     return table;

@@ -47,6 +47,13 @@ struct OpShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<Dims> operands, results;
   llvm::SmallVector<IndexedDim, 0> indexedDims;
+  /// Results that are partial sums where a factor is sharded that other results have: of a backward pass, the
+  /// gradients of weights where samples are sharded. For an operator with isSumOverReduceFactors.
+  struct PartialResult {
+    unsigned result, factor;
+    bool operator==(const PartialResult &) const = default;
+  };
+  llvm::SmallVector<PartialResult, 0> partialResults;
   /// The factor whose size is the operator's number of channel groups (OpSemantics::groups).
   std::optional<unsigned> channelGroups;
   /// Factors of grouped-query attention. The query-head dimension has the factors [kvHeads, queryHeadsPerKv],

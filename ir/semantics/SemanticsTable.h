@@ -42,6 +42,7 @@ void addCollectives(SemanticsTable &table);
 void addRandom(SemanticsTable &table);
 /// Must be called after the other families.
 void addAliasing(SemanticsTable &table);
+void addBackwardPasses(SemanticsTable &table);
 void addGradientSemantics(SemanticsTable &table);
 void addLinearity(SemanticsTable &table);
 

@@ -2,6 +2,7 @@
 #include "partitioner/search/ShardingSearch.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "ir/UsedValues.h"
+#include "ir/autograd/ForwardPart.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/GlobPattern.h"
@@ -17,7 +18,7 @@ class Search {
 public:
   Search(func::FuncOp function, const ShardingRequest &request)
       : function(function), analyzed(function), shapes(function), request(request), ranks(request.ranks),
-        shardings(analyzed, ranks), communication(analyzed, ranks, request.group.collectives),
+        forward(forwardOperations(function)), shardings(analyzed, ranks), communication(analyzed, ranks, request.group.collectives),
         bound(analyzed, communication) {
     findWeights();
     applyConstraints();
@@ -67,6 +68,8 @@ private:
   ExampleShapes shapes;
   const ShardingRequest &request;
   const unsigned ranks;
+  /// Styles are those of the forward pass.
+  const llvm::DenseSet<Operation *> forward;
   Shardings shardings;
   CommunicationCosts communication;
   CommunicationBound bound;
@@ -219,6 +222,8 @@ const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
 ShardingStyle Search::styleOf(ParamOp weight, const ShardingGroup &found) const {
   ShardingStyle style = ShardingStyle::Colwise;
   for (auto [call, operand] : usesOf.lookup(weight)) {
+    if (!forward.contains(call->op))
+      continue;
     bool isSum = llvm::is_contained(found.partialSums, call->op->getResult(0));
     if (!isSum || !found.tensors.contains(call->operands[operand]) ||
         llvm::is_contained(found.gathers, call->uses[operand]))

@@ -258,18 +258,23 @@ std::optional<CallSharding> CallSharder::byFactor(unsigned factor, IndexSets par
   CallSharding split = whole();
   split.kind = CallSharding::Kind::Factor;
   split.factor = factor;
-  split.givesPartialSums =
-      kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.isSumOverReduceFactors);
+  if (kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.isSumOverReduceFactors))
+    llvm::append_range(split.partialSums, llvm::seq<unsigned>(0, op->getNumResults()));
+  else if (semantics.isSumOverReduceFactors)
+    for (auto [result, partial] : call.rule->partialResults)
+      if (partial == factor)
+        split.partialSums.push_back(result);
+  const bool givesPartialSums = !split.partialSums.empty();
   // An operator with a Broadcast factor needs an argument with its size, which becomes per-rank; without one,
   // each rank would make the elements from the first one on (arange).
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
-  if (!split.givesPartialSums && kind != FactorKind::PassThrough && !isMade)
+  if (!givesPartialSums && kind != FactorKind::PassThrough && !isMade)
     return std::nullopt;
   // Only the first rank scales the added operand, by a number that must be constant.
-  if (split.givesPartialSums && op.getArgument(semantics.addendScale) &&
+  if (givesPartialSums && op.getArgument(semantics.addendScale) &&
       !op.getConstantArgument(semantics.addendScale))
     return std::nullopt;
-  if (!haveAll(parts) || (split.givesPartialSums && !areApart(parts)) ||
+  if (!haveAll(parts) || (givesPartialSums && !areApart(parts)) ||
       (kind == FactorKind::Lookup && !areRanges(parts)))
     return std::nullopt;
   for (auto [i, sharding] : llvm::enumerate(split.operands))
@@ -333,7 +338,7 @@ std::optional<CallSharding> CallSharder::byOperands() const {
     bool isWeight = call.operands[i].value && function.isMadeOfWeights(call.operands[i].value);
     auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSharding> {
       auto split = byFactor(factor, std::move(parts));
-      return split && (split->givesPartialSums || (isWeight && split->operands[i] == sharding))
+      return split && (!split->partialSums.empty() || (isWeight && split->operands[i] == sharding))
                  ? split
                  : std::nullopt;
     };

@@ -67,8 +67,8 @@ struct CallSharding {
   unsigned factor = 0;
   /// By rank: its indices of the factor.
   IndexSets parts;
-  /// True if the results are partial sums, so that an all-reduce is needed.
-  bool givesPartialSums = false;
+  /// Results that are partial sums, so that each needs an all-reduce.
+  llvm::SmallVector<unsigned> partialSums;
   /// Shardings of the operands that the call needs, and of the results that it gives; null for a whole
   /// tensor.
   llvm::SmallVector<ShardingAttr> operands, results;

@@ -1,5 +1,6 @@
 //===- ShardingPropagation.cpp - Sharding of one dimension, propagated ----===//
 #include "partitioner/sharding/ShardingPropagation.h"
+#include "ir/autograd/LossAttributes.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/sharding/ProbeShapes.h"
 #include "partitioner/sharding/ShardingPropagator.h"
@@ -200,7 +201,9 @@ void AnalyzedFunction::findOtherUses(Value value, std::optional<unsigned> item, 
       if (constantItem(OperatorOp(user)) == item)
         findOtherUses(user->getResult(0), std::nullopt, found);
     } else if (isa<func::ReturnOp>(user)) {
-      if (!llvm::is_contained(found.outputs, &use))
+      auto function = cast<func::FuncOp>(user->getParentOp());
+      if (!function.getResultAttr(use.getOperandNumber(), kShardedAsAttr) &&
+          !llvm::is_contained(found.outputs, &use))
         found.outputs.push_back(&use);
     } else {
       bool isOfCall =

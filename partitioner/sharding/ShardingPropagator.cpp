@@ -306,6 +306,10 @@ void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
   }
   if (isSum)
     found.partialSums.push_back(op->getResult(0));
+  if (isSplit && factor && !isIndexMapped(call))
+    for (auto [result, partial] : call.rule->partialResults)
+      if (partial == *factor && !op->getResult(result).use_empty())
+        found.partialSums.push_back(op->getResult(result));
   if (OpOperand *added = isSum ? addedOperand(op) : nullptr)
     found.addOnce.push_back(added);
   for (auto [i, result] : llvm::enumerate(call.results))

@@ -39,7 +39,9 @@ static std::string decidingPass(const CompileOptions &options, const PipelineSha
 static std::string splittingPasses(const CompileOptions &options) {
   std::string passes =
       "propagate-sharding,insert-reshards,partition-spmd,optimize-collectives,canonicalize,cse,infer-types";
-  return passes + (options.rewriteIdioms ? ",rewrite-idioms{only=rms-norm},cse,infer-types" : "");
+  return passes + (options.rewriteIdioms && !options.gradients
+                       ? ",rewrite-idioms{only=rms-norm},cse,infer-types"
+                       : "");
 }
 
 std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
@@ -91,11 +93,19 @@ static std::string gradientPasses(const GradientOptions &options, StringRef batc
   }
   if (!options.trainable.empty())
     chosen.push_back("trainable=" + llvm::join(options.trainable, ","));
+  if (options.update)
+    chosen.push_back("sharded-gradients=true");
   passes += "differentiate" + (chosen.empty() ? "" : "{" + llvm::join(chosen, " ") + "}");
   if (options.update)
-    passes += ",key-random" + (batch.empty() ? "" : "{batch=" + batch.str() + "}") + "," +
-              updatePass(*options.update) + ",infer-types";
-  passes += ",fold-sizes,canonicalize,cse,infer-types";
+    passes += ",key-random" + (batch.empty() ? "" : "{batch=" + batch.str() + "}") + ",infer-types";
+  return passes + ",fold-sizes,canonicalize,cse,infer-types";
+}
+
+/// The passes of a training step, behind those that split it: gradients are those of a rank's shards.
+static std::string stepPasses(const GradientOptions &options) {
+  std::string passes;
+  if (options.update)
+    passes = updatePass(*options.update) + ",canonicalize,cse,infer-types";
   // Last: cse would merge what is computed again with the forward pass.
   std::vector<std::string> modules;
   std::string kinds;
@@ -109,7 +119,7 @@ static std::string gradientPasses(const GradientOptions &options, StringRef batc
   if (!modules.empty())
     passes += ",recompute{modules=" + llvm::join(modules, ",") + "}";
   passes += kinds;
-  return passes;
+  return StringRef(passes).ltrim(',').str();
 }
 
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape) {
@@ -141,6 +151,9 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
     steps.push_back(llvm::join(changes, ","));
   if (isSplit)
     steps.insert(steps.end(), {decidingPass(options, shape), splittingPasses(options)});
+  if (options.gradients)
+    if (std::string passes = stepPasses(*options.gradients); !passes.empty())
+      steps.push_back(std::move(passes));
   return steps;
 }
 

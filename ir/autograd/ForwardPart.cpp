@@ -1,0 +1,31 @@
+//===- ForwardPart.cpp - What is no backward pass -------------------------===//
+#include "ir/autograd/ForwardPart.h"
+#include "ir/UsedValues.h"
+#include "ir/autograd/LossAttributes.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+llvm::DenseSet<Operation *> forwardOperations(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  llvm::DenseSet<Operation *> found;
+  auto require = [&](Value value) {
+    if (Operation *maker = value.getDefiningOp())
+      found.insert(maker);
+  };
+  for (OpOperand &result : body.getTerminator()->getOpOperands())
+    if (!function.getResultAttr(result.getOperandNumber(), kShardedAsAttr))
+      require(result.get());
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    if (!found.contains(&op) && isMemoryEffectFree(&op))
+      continue;
+    found.insert(&op);
+    for (Value value : usedValues(&op))
+      require(value);
+  }
+  return found;
+}
+
+} // namespace cleave
