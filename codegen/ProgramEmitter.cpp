@@ -212,6 +212,18 @@ bool ProgramEmitter::setTrainingKind(plan::Instruction &instruction, Operation *
   return true;
 }
 
+/// Makes the whole's of a state that has the type of a rank's part.
+static void setShards(plan::State &state, std::optional<ShardingAttr> shard) {
+  if (!shard)
+    return;
+  *state.type->dims[shard->getDim()] = plan::constantDim(shard->getSize());
+  for (uint32_t rank = 0; rank < shard->getRanks().size(); ++rank) {
+    state.shards.push_back(std::make_unique<plan::StateShard>());
+    state.shards.back()->tp_rank = rank;
+    state.shards.back()->ranges.push_back(rangesOf(*shard, rank));
+  }
+}
+
 void ProgramEmitter::setUpdate(plan::Instruction &instruction, UpdateWeightOp op) {
   auto weight = op.getWeight().getDefiningOp<ParamOp>();
   instruction.kind = InstructionKind::WeightUpdate;
@@ -233,6 +245,7 @@ void ProgramEmitter::setUpdate(plan::Instruction &instruction, UpdateWeightOp op
       entry->second->name = name.str();
       entry->second->type = tensorTypeOf(weight.getType(), symbols);
       entry->second->stage = stage;
+      setShards(*entry->second, weight.getShard());
     }
     config->states.push_back(entry - tables.states.begin());
   }
@@ -273,14 +286,7 @@ uint32_t ProgramEmitter::sumOf(StringRef name, Type part, std::optional<Sharding
     state->type = tensorTypeOf(part, symbols);
     state->type->dtype = dtypeOfSum(state->type->dtype);
     state->type->strides.clear();
-    if (shard) {
-      *state->type->dims[shard->getDim()] = plan::constantDim(shard->getSize());
-      for (uint32_t rank = 0; rank < shard->getRanks().size(); ++rank) {
-        state->shards.push_back(std::make_unique<plan::StateShard>());
-        state->shards.back()->tp_rank = rank;
-        state->shards.back()->ranges.push_back(rangesOf(*shard, rank));
-      }
-    }
+    setShards(*state, shard);
     entry->second = std::move(state);
   }
   return entry - tables.states.begin();

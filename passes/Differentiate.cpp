@@ -31,7 +31,7 @@ struct Differentiate : impl::DifferentiateBase<Differentiate> {
     options.loss = loss;
     if (!trained->empty())
       options.isTrainable = [&](StringRef name) { return trained->match(name); };
-    options.givesShardedGradients = shardedGradients;
+    options.isForOptimizer = forOptimizer;
     options.wantsInputGradient = [&](StringRef name) { return wanted->match(name); };
     if (failed(differentiate(getOperation(), options)))
       signalPassFailure();

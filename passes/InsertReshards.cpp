@@ -75,8 +75,7 @@ private:
     for (OpOperand &use : op->getOpOperands()) {
       auto as = function.getResultAttrOfType<StringAttr>(use.getOperandNumber(), kShardedAsAttr);
       const ShardingAttr needs = as ? shardingOf(TensorRef{weights.lookup(as.getValue())}) : ShardingAttr();
-      if (isTensorLike(use.get().getType()) &&
-          shardingOf(AnalyzedFunction::tensorOf(use.get())) != needs)
+      if (isTensorLike(use.get().getType()) && shardingOf(AnalyzedFunction::tensorOf(use.get())) != needs)
         use.set(reshard(use.get(), needs));
     }
   }

@@ -39,6 +39,7 @@ private:
   void addOnce(OperatorOp op);
   void maskLookup(const SplitCall &planned);
   void reorder(const SplitCall &planned);
+  void compose(const SplitCall &planned);
   void shareDraws(OperatorOp op);
   OpResult weighted(OpResult mean, const IndexSets &parts);
   void reduce(OpResult result);
@@ -352,6 +353,23 @@ void Partitioner::reorder(const SplitCall &planned) {
     result.replaceAllUsesWith(builder.create<ListOp>(location, result.getType(), results));
 }
 
+/// Puts the operators in the place of the call that do its work on a range.
+void Partitioner::compose(const SplitCall &planned) {
+  OperatorOp op = planned.call->op;
+  SmallVector<int64_t> begins;
+  for (const llvm::BitVector &part : planned.split.parts)
+    begins.push_back(part.find_first());
+  const SmallVector<int64_t> counts = countsOf(planned.split.parts);
+  const ShardedForm form(builder, location, begins, counts);
+  SmallVector<Value> results = semanticsOf(op.getName()).shardedForm(op, form);
+  for (auto [old, result, sharding] : llvm::zip(op->getResults(), results, planned.split.results)) {
+    if (!sharding)
+      result.setType(old.getType());
+    old.replaceAllUsesWith(result);
+  }
+  op->erase();
+}
+
 void Partitioner::partitionCall(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
   const CallSharding &split = planned.split;
@@ -365,6 +383,8 @@ void Partitioner::partitionCall(const SplitCall &planned) {
   StringRef groups = semanticsOf(op.getName()).groups;
   if (!groups.empty() && planned.call->rule->channelGroups == split.factor)
     setArgument(op, groups, perRank(countsOf(split.parts)));
+  if (planned.call->rule->factors[split.factor].kind == FactorKind::Composed)
+    return compose(planned);
   if (split.partialSums.empty())
     return;
   if (planned.call->rule->factors[split.factor].kind == FactorKind::Lookup)

@@ -218,8 +218,8 @@ def Differentiate : Pass<"differentiate", "::mlir::func::FuncOp"> {
     Option<"loss", "loss", "std::string", "\"\"", "name of the result that is the loss, or the end of its name; if empty: the only result, or else `loss`">,
     ListOption<"trainable", "trainable", "std::string", "parameters that are trained, with * and ?; all if empty">,
     ListOption<"inputs", "inputs", "std::string", "inputs whose gradients are wanted, too, with * and ?">,
-    Option<"shardedGradients", "sharded-gradients", "bool", "false",
-           "tensor-parallel ranks get gradients of their own shards of weights, as add-optimizer takes them">];
+    Option<"forOptimizer", "for-optimizer", "bool", "false",
+           "give what add-optimizer takes: tensor-parallel ranks get gradients of their own shards of weights; other results are dropped but the loss and its normalizer">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 

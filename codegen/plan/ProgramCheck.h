@@ -39,6 +39,7 @@ private:
   llvm::Error checkStateAccess(const Instruction &instruction);
   llvm::Error checkWeightWrite(const Instruction &instruction);
   llvm::Error checkWeightUpdate(const Instruction &instruction);
+  bool isShardedAs(const State &state, const Weight &weight) const;
   llvm::Error checkNested(const Instruction &instruction, uint32_t block, int depth);
   llvm::Error checkNestedCounts(const Instruction &instruction);
   llvm::Error checkVjpCounts(const Instruction &instruction);

@@ -1,5 +1,6 @@
 //===- ValidateInstructions.cpp - Checks of the instructions of a program -===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/Groups.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/ProgramCheck.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -110,7 +111,26 @@ Error ProgramCheck::checkWeightWrite(const Instruction &instruction) {
   return Error::success();
 }
 
-/// The states are made like the weight, so the session must keep a whole one of each for this rank.
+static bool areEqual(llvm::ArrayRef<std::unique_ptr<DimRanges>> one,
+                     llvm::ArrayRef<std::unique_ptr<DimRanges>> other) {
+  return one.size() == other.size() && llvm::all_of(llvm::zip(one, other), [](auto pair) {
+           auto &[a, b] = pair;
+           return a->dim == b->dim && a->offsets == b->offsets && a->sizes == b->sizes;
+         });
+}
+
+/// True if the rank holds of the state what it holds of the weight.
+bool ProgramCheck::isShardedAs(const State &state, const Weight &weight) const {
+  llvm::ArrayRef<std::unique_ptr<DimRanges>> own;
+  for (const auto &shard : state.shards)
+    if (shard->tp_rank == program.tp_rank)
+      own = shard->ranges;
+  return llvm::all_of(weight.shards, [&](const auto &shard) {
+    return tpRankOf(plan, shard->rank) != program.tp_rank || areEqual(shard->ranges, own);
+  });
+}
+
+/// The states are made like the rank's shard of the weight.
 Error ProgramCheck::checkWeightUpdate(const Instruction &instruction) {
   if (Error error = checkWeightWrite(instruction))
     return error;
@@ -132,6 +152,8 @@ Error ProgramCheck::checkWeightUpdate(const Instruction &instruction) {
     const TensorType &type = *plan.states[index]->type;
     if (!type.ranked || type.dtype != weight.dtype || knownSizes(type) != weight.shape)
       return refuse("keeps state '" + plan.states[index]->name + "', which is not of the type of its weight");
+    if (!isShardedAs(*plan.states[index], weight))
+      return refuse("keeps state '" + plan.states[index]->name + "', which is not sharded as its weight");
   }
   return Error::success();
 }

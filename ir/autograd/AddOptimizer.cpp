@@ -268,8 +268,8 @@ Value TrainingStepBuilder::globalNorm() {
   };
   Value sum = call("spmd.all_reduce", squared(normOfNorms(parts)));
   if (!whole.empty())
-    sum = call("aten.add.Tensor", {sum, squared(normOfNorms(whole)),
-                                   constant(b.getI64Type(), b.getI64IntegerAttr(1))});
+    sum = call("aten.add.Tensor",
+               {sum, squared(normOfNorms(whole)), constant(b.getI64Type(), b.getI64IntegerAttr(1))});
   return averaged(converted(call("aten.sqrt", sum), b.getF32Type()));
 }
 

@@ -299,6 +299,16 @@ LogicalResult Differentiator::replace(OperatorOp op, const BackwardRule &rule,
 
 //===- The function -------------------------------------------------------===//
 
+void Differentiator::dropOtherResults() {
+  llvm::BitVector dropped(function.getNumResults());
+  for (unsigned i = 0; i < dropped.size(); ++i)
+    dropped[i] = !function.getResultAttr(i, kLossAttr) && !function.getResultAttr(i, kLossNormalizerAttr);
+  function.getBody().front().getTerminator()->eraseOperands(dropped);
+  function.eraseResults(dropped);
+  // The tree of results that are gone; the optimizer makes another.
+  function->removeAttr(kOutputTreeAttr);
+}
+
 void Differentiator::addResults() {
   llvm::MapVector<StringRef, Value> found;
   auto addTo = [&](StringRef name, Value of) {
@@ -325,7 +335,7 @@ void Differentiator::addResults() {
     function.insertResult(index, gradient.getType(),
                           builder.getDictionaryAttr(
                               builder.getNamedAttr(kNameAttr, builder.getStringAttr(gradientName(name)))));
-    if (options.givesShardedGradients && weights.contains(name))
+    if (options.isForOptimizer && weights.contains(name))
       function.setResultAttr(index, kShardedAsAttr, builder.getStringAttr(name));
     tree.push_back(builder.getStringAttr(name));
     tree.push_back(leafTree(builder, index));
@@ -373,6 +383,8 @@ LogicalResult Differentiator::run() {
   for (Operation *op : llvm::reverse(forward))
     if (!operationsOfLossVjp.contains(op) && failed(visit(op)))
       return failure();
+  if (options.isForOptimizer)
+    dropOtherResults();
   addResults();
   return success();
 }

@@ -20,8 +20,9 @@ struct DerivativeOptions {
   std::function<bool(llvm::StringRef)> isTrainable = [](llvm::StringRef) { return true; };
   /// By name of a floating-point argument: its gradient is wanted, too.
   std::function<bool(llvm::StringRef)> wantsInputGradient = [](llvm::StringRef) { return false; };
-  /// Gradients of weights are marked with kShardedAsAttr: each rank needs those of its own shards.
-  bool givesShardedGradients = false;
+  /// An optimizer follows: gradients of weights are marked with kShardedAsAttr, since each rank needs those
+  /// of its own shards; of the function's own results the loss and its normalizer stay.
+  bool isForOptimizer = false;
 };
 
 /// Name of a result that is the gradient of a weight or argument: `grad.fc.weight`.

@@ -65,6 +65,7 @@ private:
   mlir::LogicalResult replace(OperatorOp op, const BackwardRule &rule,
                               llvm::function_ref<mlir::Value(RuleTensor)> valueOf,
                               std::vector<llvm::SmallVector<mlir::Value>> &made);
+  void dropOtherResults();
   void addResults();
 
   mlir::func::FuncOp function;

@@ -22,7 +22,9 @@ static std::optional<OpShardingRule> passBut(OperatorOp op, const ExampleShapes 
   OpShardingRule rule;
   SmallVector<std::optional<unsigned>> shared(first->size());
   for (unsigned dim = 0; dim < first->size(); ++dim) {
-    auto isOfSize = [&](const OptionalShape &shape) { return !isAlike(shape) || (*shape)[dim] == (*first)[dim]; };
+    auto isOfSize = [&](const OptionalShape &shape) {
+      return !isAlike(shape) || (*shape)[dim] == (*first)[dim];
+    };
     if (!isWhole(dim) && llvm::all_of(operands, isOfSize) && llvm::all_of(results, isOfSize))
       shared[dim] = rule.addFactor(FactorKind::PassThrough, (*first)[dim]);
   }
@@ -30,7 +32,8 @@ static std::optional<OpShardingRule> passBut(OperatorOp op, const ExampleShapes 
     OpShardingRule::Dims dims;
     if (isAlike(shape))
       for (auto [size, factor] : llvm::zip(*shape, shared))
-        dims.push_back(factor ? OpShardingRule::Dim{*factor} : rule.addDim(FactorKind::NeedsReplication, size));
+        dims.push_back(factor ? OpShardingRule::Dim{*factor}
+                              : rule.addDim(FactorKind::NeedsReplication, size));
     return dims;
   };
   for (const OptionalShape &shape : operands)
@@ -118,15 +121,36 @@ static std::optional<OpShardingRule> batchNormBackward(OperatorOp op, const Exam
   return rule;
 }
 
-/// grad[…, d], indices[…] → [v, d].
+/// embedding_dense_backward(grad[…, d], indices[…], v, padding, scales) → [v, d]. Each rank can make a range
+/// of rows.
 static std::optional<OpShardingRule> embeddingBackward(OperatorOp op, const ExampleShapes &shapes) {
-  return einsumRule("...d, ... -> vd", "v:replicated", operandShapes(op, shapes), resultShapes(op, shapes));
+  auto rule = einsumRule("...d, ... -> vd", "", operandShapes(op, shapes), resultShapes(op, shapes));
+  if (!rule)
+    return std::nullopt;
+  // How often an index occurs is known where all indices are.
+  const bool scales = constantInt(op, "scale_grad_by_freq").value_or(1);
+  const bool isKnown = constantInt(op, "padding_idx").has_value();
+  rule->factors[rule->results[0][0][0]].kind =
+      scales || !isKnown ? FactorKind::NeedsReplication : FactorKind::Composed;
+  // Gradients of equal indices are added.
+  for (const OpShardingRule::Dim &dim : rule->operands[1])
+    rule->factors[dim.front()].kind = FactorKind::NeedsReplication;
+  return rule;
+}
+
+static SmallVector<Value> shardedEmbeddingBackward(OperatorOp op, const ShardedForm &form) {
+  constexpr int64_t kNoRow = -1;
+  const int64_t padding = *constantInt(op, "padding_idx");
+  const Value rows =
+      form.ownIndices(op->getOperand(1), padding >= 0 ? std::optional(padding) : std::nullopt, kNoRow);
+  return {form.call("aten.embedding_dense_backward",
+                    {op->getOperand(0), rows, form.count(), form.integer(kNoRow), form.boolean(false)})};
 }
 
 /// q[b,h,s,d], k[b,h,t,d], v[b,h,t,e], mask → [b,h,s,e], [b,h,s]; and its gradients. Queries and keys are
 /// whole, since a causal mask counts from the first of them.
-static std::optional<OpShardingRule> flashAttention(OperatorOp op, const ExampleShapes &shapes, StringRef before,
-                                                    StringRef after, StringRef results) {
+static std::optional<OpShardingRule> flashAttention(OperatorOp op, const ExampleShapes &shapes,
+                                                    StringRef before, StringRef after, StringRef results) {
   auto mask = shapes.shapeOf(op.getArgument("attn_mask"));
   const StringRef letters = StringRef("bhst").take_back(mask ? std::min<size_t>(mask->size(), 4) : 0);
   return einsumRule((before + "bhsd, bhtd, bhte, " + after + letters + " -> " + results).str(),
@@ -141,7 +165,7 @@ static std::optional<OpShardingRule> flashBackward(OperatorOp op, const ExampleS
 }
 
 void addBackwardPasses(SemanticsTable &table) {
-  table.add({"aten._softmax_backward_data", "aten._log_softmax_backward_data", "aten.glu_backward"},
+  table.add({"aten._softmax_backward_data", "aten.glu_backward"},
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = besidesDim});
   table.add({"aten.slice_backward"},
             {.hasStaticResultTypes = true, .sizes = "input_sizes", .shardingRule = besidesDim});
@@ -153,12 +177,13 @@ void addBackwardPasses(SemanticsTable &table) {
                                                   .shardingRule = layerNormBackward});
   table.add({"aten.native_batch_norm_backward"},
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = batchNormBackward});
-  table.add({"aten.embedding_dense_backward"},
-            {.hasStaticResultTypes = true, .shardingRule = embeddingBackward});
+  table.add({"aten.embedding_dense_backward"}, {.hasStaticResultTypes = true,
+                                                .shardedForm = shardedEmbeddingBackward,
+                                                .shardingRule = embeddingBackward});
   table.add({"aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward",
              "aten.adaptive_max_pool2d_backward", "aten.adaptive_max_pool3d_backward",
-             "aten.avg_pool2d_backward", "aten.avg_pool3d_backward",
-             "aten.max_pool2d_with_indices_backward", "aten.max_pool3d_with_indices_backward"},
+             "aten.avg_pool2d_backward", "aten.avg_pool3d_backward", "aten.max_pool2d_with_indices_backward",
+             "aten.max_pool3d_with_indices_backward"},
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = besidesSpace});
   table.add({"aten.upsample_linear1d_backward", "aten.upsample_bilinear2d_backward",
              "aten.upsample_trilinear3d_backward", "aten.upsample_bicubic2d_backward",

@@ -16,6 +16,7 @@
 #include "ir/semantics/ListChange.h"
 #include "ir/semantics/OpShardingRule.h"
 #include "ir/semantics/PermutationRole.h"
+#include "ir/semantics/ShardedForm.h"
 
 namespace cleave {
 
@@ -166,6 +167,8 @@ struct OpSemantics {
   std::optional<CollectiveKind> collective = std::nullopt;
   /// Bytes of workspace besides the results, on `threads` threads of a CPU; null: none.
   int64_t (*workspaceBytes)(OperatorOp op, const ExampleShapes &shapes, int64_t threads) = nullptr;
+  /// For a call with a factor of the kind Composed: builds its results on a rank that has a range of it.
+  llvm::SmallVector<mlir::Value> (*shardedForm)(OperatorOp op, const ShardedForm &form) = nullptr;
   /// Sharding rule; null or nothing: every operand is needed whole. Call opShardingRuleOf.
   std::optional<OpShardingRule> (*shardingRule)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.

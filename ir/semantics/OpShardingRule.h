@@ -17,6 +17,7 @@ enum class FactorKind {
   Reduce,           ///< in operands only: results are partial sums if OpSemantics::isSumOverReduceFactors;
                     ///< otherwise it must be whole
   Lookup,           ///< indexed by an operand: indices are masked, results are partial sums
+  Composed,         ///< each rank computes its range by OpSemantics::shardedForm
   Broadcast,        ///< in results only: each rank makes its shard
   Scan,             ///< a scan: slices run in order, with a carried state
   Halo,             ///< needs neighbouring elements

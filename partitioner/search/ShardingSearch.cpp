@@ -1,8 +1,8 @@
 //===- ShardingSearch.cpp - Search for the dimensions to shard ------------===//
 #include "partitioner/search/ShardingSearch.h"
-#include "partitioner/cost/ModelGraph.h"
 #include "ir/UsedValues.h"
 #include "ir/autograd/ForwardPart.h"
+#include "partitioner/cost/ModelGraph.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/GlobPattern.h"
@@ -18,8 +18,8 @@ class Search {
 public:
   Search(func::FuncOp function, const ShardingRequest &request)
       : function(function), analyzed(function), shapes(function), request(request), ranks(request.ranks),
-        forward(forwardOperations(function)), shardings(analyzed, ranks), communication(analyzed, ranks, request.group.collectives),
-        bound(analyzed, communication) {
+        forward(forwardOperations(function)), shardings(analyzed, ranks),
+        communication(analyzed, ranks, request.group.collectives), bound(analyzed, communication) {
     findWeights();
     applyConstraints();
     findClasses();

@@ -1,8 +1,8 @@
 //===- BatchWalk.cpp - What operations do with the batch ------------------===//
 #include "partitioner/sharding/BatchWalk.h"
 #include "ir/Schemas.h"
-#include "ir/semantics/Shapes.h"
 #include "ir/UsedValues.h"
+#include "ir/semantics/Shapes.h"
 #include "partitioner/sharding/ProbeShapes.h"
 
 using namespace mlir;

@@ -268,14 +268,15 @@ std::optional<CallSharding> CallSharder::byFactor(unsigned factor, IndexSets par
   // An operator with a Broadcast factor needs an argument with its size, which becomes per-rank; without one,
   // each rank would make the elements from the first one on (arange).
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
-  if (!givesPartialSums && kind != FactorKind::PassThrough && !isMade)
+  const bool isComposed = kind == FactorKind::Composed;
+  if (!givesPartialSums && kind != FactorKind::PassThrough && !isMade && !isComposed)
     return std::nullopt;
   // Only the first rank scales the added operand, by a number that must be constant.
   if (givesPartialSums && op.getArgument(semantics.addendScale) &&
       !op.getConstantArgument(semantics.addendScale))
     return std::nullopt;
-  if (!haveAll(parts) || (givesPartialSums && !areApart(parts)) ||
-      (kind == FactorKind::Lookup && !areRanges(parts)))
+  if (!haveAll(parts) || ((givesPartialSums || isComposed) && !areApart(parts)) ||
+      ((kind == FactorKind::Lookup || isComposed) && !areRanges(parts)))
     return std::nullopt;
   for (auto [i, sharding] : llvm::enumerate(split.operands))
     if (i < call.rule->operands.size())
@@ -338,7 +339,9 @@ std::optional<CallSharding> CallSharder::byOperands() const {
     bool isWeight = call.operands[i].value && function.isMadeOfWeights(call.operands[i].value);
     auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSharding> {
       auto split = byFactor(factor, std::move(parts));
-      return split && (!split->partialSums.empty() || (isWeight && split->operands[i] == sharding))
+      return split && (!split->partialSums.empty() ||
+                       call.rule->factors[factor].kind == FactorKind::Composed ||
+                       (isWeight && split->operands[i] == sharding))
                  ? split
                  : std::nullopt;
     };

@@ -63,6 +63,7 @@ AnalyzedFunction::AnalyzedFunction(func::FuncOp function)
     : body(&function.getBody().front()), shapes(function) {
   collectItems();
   findMadeOfWeights();
+  linkGradients(function);
   // Rules compare sizes; at example sizes, dynamic dimensions could be equal by chance.
   ExampleShapes probes = probeShapes(function);
   for (auto op : body->getOps<OperatorOp>())
@@ -81,6 +82,19 @@ void AnalyzedFunction::findMadeOfWeights() {
     if (isMade || isa<ParamOp>(op))
       madeOfWeights.insert(op.result_begin(), op.result_end());
   }
+}
+
+void AnalyzedFunction::linkGradients(func::FuncOp function) {
+  llvm::StringMap<Value> weights;
+  for (auto param : body->getOps<ParamOp>())
+    weights.try_emplace(param.getName(), param);
+  for (OpOperand &result : body->getTerminator()->getOpOperands())
+    if (auto as = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), kShardedAsAttr))
+      if (Value weight = weights.lookup(as.getValue())) {
+        const TensorRef gradient = tensorOf(result.get());
+        links.try_emplace(gradient, TensorRef{weight});
+        links.try_emplace(TensorRef{weight}, gradient);
+      }
 }
 
 void AnalyzedFunction::collectItems() {

@@ -137,6 +137,7 @@ private:
   friend class ShardingPropagator;
   void collectItems();
   void findMadeOfWeights();
+  void linkGradients(mlir::func::FuncOp function);
   void addCall(OperatorOp op, const ExampleShapes &probes);
   bool hasDynamic(const Call &call, unsigned dim) const;
   void replicateDynamic(Call &call) const;
@@ -150,6 +151,8 @@ private:
   llvm::DenseSet<mlir::Value> madeOfWeights;
   std::vector<Call> calls;
   llvm::DenseMap<TensorRef, llvm::SmallVector<unsigned>> callsOf;
+  /// Weights and their gradients that are sharded alike (kShardedAsAttr), by each other.
+  llvm::DenseMap<TensorRef, TensorRef> links;
 };
 
 } // namespace cleave

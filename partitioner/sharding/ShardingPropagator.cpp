@@ -29,9 +29,13 @@ bool ShardingPropagator::give(TensorRef tensor, unsigned dim, const Labels &labe
   bool changed = false;
   for (auto [to, label] : llvm::zip(own.labels, labels))
     changed |= meet(to, label);
-  if (changed)
-    if (auto users = function.callsOf.find(tensor); users != function.callsOf.end())
-      queue.insert(users->second.begin(), users->second.end());
+  if (!changed)
+    return true;
+  if (auto users = function.callsOf.find(tensor); users != function.callsOf.end())
+    queue.insert(users->second.begin(), users->second.end());
+  // A copy, since the map may grow.
+  if (auto linked = function.links.find(tensor); linked != function.links.end())
+    give(linked->second, dim, Labels(own.labels));
   return true;
 }
 
@@ -122,7 +126,7 @@ const ShardingPropagator::Labels &ShardingPropagator::labelSharedHeads(unsigned 
 
 static bool isSplittable(FactorKind kind) {
   return kind == FactorKind::PassThrough || kind == FactorKind::Reduce || kind == FactorKind::Lookup ||
-         kind == FactorKind::Broadcast;
+         kind == FactorKind::Composed || kind == FactorKind::Broadcast;
 }
 
 /// Of the factors in labelled dimensions that can be sharded, the one that most of these dimensions have. If
@@ -257,7 +261,9 @@ ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned opera
       (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).isSumOverReduceFactors);
   // Indices on several ranks would be added more than once.
   auto isApart = [&](int32_t label) { return label != LabelledDim::kReplicated && label < count; };
-  return isSum && llvm::all_of(labelledDimOf(tensor)->labels, isApart) ? Use::Sum : Use::Gather;
+  if (!llvm::all_of(labelledDimOf(tensor)->labels, isApart))
+    return Use::Gather;
+  return kind == FactorKind::Composed ? Use::Pass : isSum ? Use::Sum : Use::Gather;
 }
 
 bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const {

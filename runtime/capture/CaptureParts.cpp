@@ -1,6 +1,6 @@
 //===- CaptureParts.cpp ---------------------------------------------------===//
 #include "runtime/capture/CaptureParts.h"
-#include "collectives/Collectives.h"
+#include "runtime/base/TensorParts.h"
 #include "runtime/comm/RankSum.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
@@ -17,14 +17,7 @@ bool isSplit(const plan::CapturePoint &point) {
 at::Tensor partOf(const plan::CapturePoint &point, const plan::CaptureSlot &slot, const at::Tensor &whole) {
   if (point.partial)
     return slot.tp_rank == 0 ? whole : at::zeros_like(whole);
-  at::Tensor part = whole;
-  for (const auto &ranges : slot.ranges) {
-    std::vector<int64_t> flat;
-    for (auto [offset, size] : llvm::zip(ranges->offsets, ranges->sizes))
-      flat.insert(flat.end(), {offset, size});
-    part = shard(part, ranges->dim, flat);
-  }
-  return part;
+  return partOf(whole, slot.ranges);
 }
 
 static at::Tensor sumOf(llvm::ArrayRef<at::Tensor> terms) {
@@ -40,21 +33,6 @@ static at::Tensor sumOf(llvm::ArrayRef<at::Tensor> terms) {
   at::Tensor sum = at::empty(terms.front().sizes(), contiguous.front().options());
   sumInOrder(sum.scalar_type(), inputs, {static_cast<char *>(sum.mutable_data_ptr())}, sum.numel());
   return sum.to(terms.front().device());
-}
-
-/// Writes the part of a rank into `whole`, dimension by dimension from the last of `ranges` on.
-static void writePart(const at::Tensor &whole, llvm::ArrayRef<std::unique_ptr<plan::DimRanges>> ranges,
-                      const at::Tensor &part) {
-  if (ranges.empty()) {
-    whole.copy_(part);
-    return;
-  }
-  const plan::DimRanges &own = *ranges.back();
-  int64_t done = 0;
-  for (auto [offset, size] : llvm::zip(own.offsets, own.sizes)) {
-    writePart(whole.narrow(own.dim, offset, size), ranges.drop_back(), part.narrow(own.dim, done, size));
-    done += size;
-  }
 }
 
 at::Tensor wholeOf(const plan::CapturePoint &point, llvm::ArrayRef<at::Tensor> parts) {

@@ -156,7 +156,10 @@ static void checkRows(ArrayRef<IValue> arguments) {
   TORCH_CHECK(gradient.dim() == indices.dim() + 1 &&
                   gradient.sizes().slice(0, indices.dim()) == indices.sizes(),
               "found a gradient ", gradient.sizes(), " of rows at indices ", indices.sizes());
-  checkRange(indices, arguments[2].toInt());
+  const int64_t rows = arguments[2].toInt(), padding = arguments[3].toInt();
+  // Kernels leave out indices that equal the padding, unless they count how often each index occurs.
+  const bool leavesOut = (padding < 0 || padding >= rows) && !arguments[4].toBool();
+  checkRange(leavesOut ? indices.masked_fill(indices.eq(padding), 0) : indices, rows);
 }
 
 /// embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,

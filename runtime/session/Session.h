@@ -172,8 +172,8 @@ public:
   /// Drops the states of a sequence, once its request under way has ended. The id may be used again.
   llvm::Error endSequence(uint64_t sequence);
 
-  /// Copies, in main memory, of what training has changed. Waits for the requests under way. For a session
-  /// with one rank.
+  /// Copies, in main memory, of what training has changed, whole. Waits for the requests under way. For a
+  /// session with all ranks in this process.
   llvm::Expected<TrainedTensors> trainedTensors();
   /// Puts back what `trainedTensors` gave, all or nothing. Fails if a name, dtype or shape is not the plan's,
   /// or a weight is missing; states that are missing are reset.

@@ -81,9 +81,9 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
   if (!options.gradients)
     return llvm::Error::success();
   const std::pair<bool, const char *> refused[] = {
-      {!options.gradients->update && (shape.search || shape.rankCount() > 1 || shape.stages > 1),
+      {!options.gradients->update && (shape.search.has_value() || shape.rankCount() > 1 || shape.stages > 1),
        "several devices, expected one"},
-      {shape.search, "--mesh auto, expected a mesh"},
+      {shape.search.has_value(), "--mesh auto, expected a mesh"},
       {shape.pipelineParallelSize > 1 || shape.stages > 1, "pipeline stages, expected tp=N alone"},
       {shape.dataParallelSize > 1, "data-parallel ranks, expected tp=N alone"},
       {shape.microbatches == 0, "--microbatches auto, expected a number"},

@@ -94,7 +94,7 @@ static std::string gradientPasses(const GradientOptions &options, StringRef batc
   if (!options.trainable.empty())
     chosen.push_back("trainable=" + llvm::join(options.trainable, ","));
   if (options.update)
-    chosen.push_back("sharded-gradients=true");
+    chosen.push_back("for-optimizer=true");
   passes += "differentiate" + (chosen.empty() ? "" : "{" + llvm::join(chosen, " ") + "}");
   if (options.update)
     passes += ",key-random" + (batch.empty() ? "" : "{batch=" + batch.str() + "}") + ",infer-types";

@@ -98,10 +98,13 @@ static bool findLeaves(const plan::Signature &signature, PlanTraining &training)
 llvm::Expected<std::optional<PlanTraining>> trainingOf(const plan::Plan &plan) {
   PlanTraining training;
   bool hasUnknownScale = false;
+  // Several ranks update a weight, each its copy or its shard.
+  std::set<uint32_t> known;
   forEachUpdate(plan,
                 [&](const plan::Program &program, const plan::Block &block, const plan::Instruction &update) {
                   const plan::Weight &weight = *plan.weights[update.op];
-                  training.weights.push_back({weight.name, weight.aliases, *update.optimizer});
+                  if (known.insert(update.op).second)
+                    training.weights.push_back({weight.name, weight.aliases, *update.optimizer});
                   const uint32_t scale = update.operands[kGradScaleOperand];
                   if (isNone(program, scale) || isReadOfState(block, scale))
                     return;
