@@ -354,6 +354,22 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   return success();
 }
 
+/// Drops the passes of programs that do not exist: a stage may have no weights, or none that is trained.
+static void dropMissing(plan::Schedule &schedule, const plan::Plan &plan) {
+  auto hasProgram = [&](uint32_t stage, plan::Phase phase) {
+    return llvm::any_of(plan.programs, [&](const auto &program) {
+      return program->signature == schedule.signature && program->stage == stage && program->phase == phase;
+    });
+  };
+  for (auto &rank : schedule.ranks)
+    llvm::erase_if(rank->actions, [&](const auto &action) {
+      return (action->kind == plan::ActionKind::BackwardInput &&
+              !hasProgram(action->stage, plan::Phase::BackwardInput)) ||
+             (action->kind == plan::ActionKind::BackwardWeight &&
+              !hasProgram(action->stage, plan::Phase::BackwardWeight));
+    });
+}
+
 FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32_t signature) {
   const ScheduleAttr decision = scheduleOf(function);
   Pipeline pipeline{signature,
@@ -379,6 +395,7 @@ FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32
   auto schedule = makeTrainingSchedule(*trainingScheduleNamed(order), pipeline);
   if (!schedule)
     return function.emitError() << llvm::toString(schedule.takeError());
+  dropMissing(*schedule, *result);
   appendUpdates(*schedule, *result);
   return std::move(*schedule);
 }

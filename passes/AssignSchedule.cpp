@@ -3,6 +3,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/ParkedObserves.h"
 #include "partitioner/cost/ModelGraph.h"
+#include "partitioner/cutting/TrainingStages.h"
 #include "partitioner/machine/MachineFile.h"
 #include "partitioner/sharding/BatchAnalysis.h"
 #include "passes/Passes.h"

@@ -4,6 +4,7 @@
 #include "partitioner/cutting/MemoryConstrainedCutter.h"
 #include "partitioner/cutting/StageCutter.h"
 #include "partitioner/cutting/StageStarts.h"
+#include "partitioner/cutting/TrainingStages.h"
 #include "partitioner/graph/JointFunction.h"
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
@@ -35,9 +36,12 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     const uint32_t tensorParallelSize = tensorParallelSizeOf(function);
     if (dp == 0 || dp > kMaxRanks)
       return fail(("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMaxRanks)).str());
+    std::optional<TrainingStages> training = stages > 1 ? TrainingStages::of(function) : std::nullopt;
     const PipelineDeviceGroups places(*target, ranks ? ranks : stages, tensorParallelSize * dp,
                                       tensorParallelSize);
-    ModelGraph model = buildModelGraph(function, places.kinds, stages);
+    ModelGraph model = buildModelGraph(training ? training->forward() : function, places.kinds, stages);
+    if (training)
+      priceBackward(model, *training, ExampleShapes(function), places);
     CutRequest request;
     request.stages = places.stageDevices(stages);
     request.stagesPerRank = ranks ? std::max<uint32_t>(stages / ranks, 1) : 1;
@@ -60,7 +64,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     if (!knowsLinks(places, request.stages))
       proof = leaveOutReceives(model.graph, *cut) ? "exact: meets the lower bound"
                                                   : "not proven: links between stages differ";
-    mark(**joint, model, *cut);
+    mark(**joint, model, *cut, training);
     if (signaturesOf(function) == 1)
       return report(function, *cut, model, proof);
     for (auto [index, own] : llvm::enumerate((*joint)->getFunctions()))
@@ -129,13 +133,32 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     signalPassFailure();
   }
 
+  /// Adds the backward pass of each operation, and the gradient of each value, which is sent back.
+  static void priceBackward(ModelGraph &model, const TrainingStages &training, const ExampleShapes &shapes,
+                            const PipelineDeviceGroups &places) {
+    auto secondsOf = [&](Operation *op, uint32_t kind) {
+      double seconds = operationSeconds(training.originalOf(op), shapes, places.kinds[kind]);
+      for (Operation *backward : training.backwardOf(op))
+        seconds += operationSeconds(backward, shapes, places.kinds[kind]);
+      return seconds;
+    };
+    auto bytesOf = [&](Value value) {
+      auto type = dyn_cast<RankedTensorType>(value.getType());
+      return bytesSent(value, shapes) * (type && isa<FloatType>(type.getElementType()) ? 2 : 1);
+    };
+    model.graph = model.pricedBy(secondsOf, bytesOf);
+  }
+
   /// Writes the stage of each operation.
-  static void mark(JointFunction &joint, const ModelGraph &model, const StageCut &cut) {
+  static void mark(JointFunction &joint, const ModelGraph &model, const StageCut &cut,
+                   std::optional<TrainingStages> &training) {
     Builder b(joint.get().getContext());
     joint.get().walk([](Operation *op) { op->removeDiscardableAttr(kStageIndexAttr); });
     for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
       for (Operation *op : ops)
-        op->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
+        (training ? training->originalOf(op) : op)->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
+    if (training)
+      training->assignBackward();
     joint.copyBack();
   }
 

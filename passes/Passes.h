@@ -18,8 +18,6 @@ void registerPasses();
 
 /// On a function: the dtype that lower-precision has given to its contractions (`bf16`); absent for float32.
 inline constexpr llvm::StringLiteral kPrecisionAttr = "cleave.precision";
-/// On an operation: its pipeline stage, by assign-stages.
-inline constexpr llvm::StringLiteral kStageIndexAttr = "cleave.stage_index";
 /// Limit of the ranks in a plan.
 inline constexpr uint32_t kMaxRanks = 65536;
 

@@ -368,7 +368,8 @@ def PartitionSpmd : Pass<"partition-spmd", "::mlir::func::FuncOp"> {
     %1 = spmd.all_reduce(%0) : …
     ```
     Constant sizes in calls become a value per rank (`cleave.per_rank`). A lookup in a shard of a table gives zeros for
-    rows of other shards. Only the first rank adds the bias of a partial sum (`cleave.first_rank`). Slices are taken of the
+    rows of other shards. Where the classes of a `log_softmax` or `nll_loss` are sharded, other operators take the place of the call
+    (`shardedForm` in the op-semantics table): ranks exchange the logarithms of their sums, and the losses of their targets. Only the first rank adds the bias of a partial sum (`cleave.first_rank`). Slices are taken of the
     rank's shard. Run infer-types afterwards.
   }];
 }
@@ -400,6 +401,10 @@ def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
     A *pipeline rank* is the set of all ranks with one pp coordinate. With t tensor-parallel and d data-parallel ranks,
     pipeline rank r has the machine's devices r·d·t to (r + 1)·d·t − 1. An operation costs its time on the slowest of these. If
     the machine says how much memory devices have, the weights of a stage fit its device.
+
+    Of a function with gradients (`differentiate`) the forward pass is cut, each operation with the time
+    of its backward pass, each value with the bytes of its gradient. Backward operations get the stage of their forward operation, and
+    `cleave.phase`: `backward_weight` if only gradients of weights depend on them, else `backward_input`.
 
     All functions of a module are cut together: a weight is in the same stages for each of them, and an operation counts as
     often as `cleave.frequency` of its function says.

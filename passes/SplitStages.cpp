@@ -3,6 +3,7 @@
 #include "ir/UsedValues.h"
 #include "mlir/IR/IRMapping.h"
 #include "partitioner/cost/ModelGraph.h"
+#include "partitioner/cutting/TrainingStages.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"

@@ -2,6 +2,7 @@
 #include "ir/autograd/Differentiate.h"
 #include "ir/autograd/DifferentiableForms.h"
 #include "ir/autograd/Differentiator.h"
+#include "ir/autograd/ForwardPart.h"
 #include "ir/autograd/LossResult.h"
 #include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
@@ -335,6 +336,7 @@ void Differentiator::addResults() {
     function.insertResult(index, gradient.getType(),
                           builder.getDictionaryAttr(
                               builder.getNamedAttr(kNameAttr, builder.getStringAttr(gradientName(name)))));
+    function.setResultAttr(index, kGradientAttr, builder.getUnitAttr());
     if (options.isForOptimizer && weights.contains(name))
       function.setResultAttr(index, kShardedAsAttr, builder.getStringAttr(name));
     tree.push_back(builder.getStringAttr(name));
@@ -369,6 +371,7 @@ LogicalResult Differentiator::run() {
     return failure();
   if (!requiresGrad.contains(loss))
     return function.emitError() << "the loss depends on no weight that is trained";
+  numberOperations(function);
   builder.opBuilder().setInsertionPoint(terminator);
   builder.setLocation(loss.getLoc());
   SmallVector<Operation *> forward;

@@ -16,7 +16,7 @@ llvm::DenseSet<Operation *> forwardOperations(func::FuncOp function) {
       found.insert(maker);
   };
   for (OpOperand &result : body.getTerminator()->getOpOperands())
-    if (!function.getResultAttr(result.getOperandNumber(), kShardedAsAttr))
+    if (!function.getResultAttr(result.getOperandNumber(), kGradientAttr))
       require(result.get());
   for (Operation &op : llvm::reverse(body.without_terminator())) {
     if (!found.contains(&op) && isMemoryEffectFree(&op))
@@ -26,6 +26,18 @@ llvm::DenseSet<Operation *> forwardOperations(func::FuncOp function) {
       require(value);
   }
   return found;
+}
+
+void numberOperations(func::FuncOp function) {
+  Builder b(function.getContext());
+  for (auto [number, op] : llvm::enumerate(function.getBody().front().without_terminator()))
+    op.setLoc(FusedLoc::get({op.getLoc()}, b.getI64IntegerAttr(number), b.getContext()));
+}
+
+std::optional<int64_t> forwardNumberOf(Operation *op) {
+  auto location = dyn_cast<FusedLoc>(op->getLoc());
+  auto number = location ? dyn_cast_or_null<IntegerAttr>(location.getMetadata()) : IntegerAttr();
+  return number ? std::optional(number.getInt()) : std::nullopt;
 }
 
 } // namespace cleave

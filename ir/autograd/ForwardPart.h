@@ -4,13 +4,20 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
+#include <optional>
 
 namespace cleave {
 
-/// The operations of the function's body that results other than sharded gradients (kShardedAsAttr) depend
+/// The operations of the function's body that results other than gradients (kGradientAttr) depend
 /// on, and those with effects: the forward pass of a function that `differentiate` has changed, and all
 /// operations in use of any other function.
 llvm::DenseSet<mlir::Operation *> forwardOperations(mlir::func::FuncOp function);
+
+/// Gives each operation of the body a number in its location. A backward operation of it has the same
+/// location, and so the same number, whatever passes change.
+void numberOperations(mlir::func::FuncOp function);
+/// Nothing if the operation has no such number.
+std::optional<int64_t> forwardNumberOf(mlir::Operation *op);
 
 } // namespace cleave
 

@@ -9,6 +9,9 @@ namespace cleave {
 /// On a result: it is the loss whose gradients are among the results.
 inline constexpr llvm::StringLiteral kLossAttr = "cleave.loss";
 
+/// On a result: it is a gradient.
+inline constexpr llvm::StringLiteral kGradientAttr = "cleave.gradient";
+
 /// On a result, a gradient: the name of its weight, which it is sharded as.
 inline constexpr llvm::StringLiteral kShardedAsAttr = "cleave.sharded_as";
 

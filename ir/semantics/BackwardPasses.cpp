@@ -124,14 +124,13 @@ static std::optional<OpShardingRule> batchNormBackward(OperatorOp op, const Exam
 /// embedding_dense_backward(grad[…, d], indices[…], v, padding, scales) → [v, d]. Each rank can make a range
 /// of rows.
 static std::optional<OpShardingRule> embeddingBackward(OperatorOp op, const ExampleShapes &shapes) {
-  auto rule = einsumRule("...d, ... -> vd", "", operandShapes(op, shapes), resultShapes(op, shapes));
+  // How often an index occurs is known where all indices are.
+  const bool isWhole =
+      constantInt(op, "scale_grad_by_freq").value_or(1) || !constantInt(op, "padding_idx").has_value();
+  auto rule = einsumRule("...d, ... -> vd", isWhole ? "v:replicated" : "v:composed", operandShapes(op, shapes),
+                         resultShapes(op, shapes));
   if (!rule)
     return std::nullopt;
-  // How often an index occurs is known where all indices are.
-  const bool scales = constantInt(op, "scale_grad_by_freq").value_or(1);
-  const bool isKnown = constantInt(op, "padding_idx").has_value();
-  rule->factors[rule->results[0][0][0]].kind =
-      scales || !isKnown ? FactorKind::NeedsReplication : FactorKind::Composed;
   // Gradients of equal indices are added.
   for (const OpShardingRule::Dim &dim : rule->operands[1])
     rule->factors[dim.front()].kind = FactorKind::NeedsReplication;
@@ -145,23 +144,6 @@ static SmallVector<Value> shardedEmbeddingBackward(OperatorOp op, const ShardedF
       form.ownIndices(op->getOperand(1), padding >= 0 ? std::optional(padding) : std::nullopt, kNoRow);
   return {form.call("aten.embedding_dense_backward",
                     {op->getOperand(0), rows, form.count(), form.integer(kNoRow), form.boolean(false)})};
-}
-
-/// q[b,h,s,d], k[b,h,t,d], v[b,h,t,e], mask → [b,h,s,e], [b,h,s]; and its gradients. Queries and keys are
-/// whole, since a causal mask counts from the first of them.
-static std::optional<OpShardingRule> flashAttention(OperatorOp op, const ExampleShapes &shapes,
-                                                    StringRef before, StringRef after, StringRef results) {
-  auto mask = shapes.shapeOf(op.getArgument("attn_mask"));
-  const StringRef letters = StringRef("bhst").take_back(mask ? std::min<size_t>(mask->size(), 4) : 0);
-  return einsumRule((before + "bhsd, bhtd, bhte, " + after + letters + " -> " + results).str(),
-                    "s:replicated t:replicated d:replicated e:replicated", operandShapes(op, shapes),
-                    resultShapes(op, shapes));
-}
-static std::optional<OpShardingRule> flashForward(OperatorOp op, const ExampleShapes &shapes) {
-  return flashAttention(op, shapes, "", ", , ", "bhse, bhs");
-}
-static std::optional<OpShardingRule> flashBackward(OperatorOp op, const ExampleShapes &shapes) {
-  return flashAttention(op, shapes, "bhse, ", "bhse, bhs, , , ", "bhsd, bhtd, bhte");
 }
 
 void addBackwardPasses(SemanticsTable &table) {
@@ -195,9 +177,6 @@ void addBackwardPasses(SemanticsTable &table) {
              .sizes = "input_size",
              .flops = severalPerElement,
              .shardingRule = besidesSpace});
-  table.set(&OpSemantics::shardingRule, flashForward, {"aten._scaled_dot_product_flash_attention_for_cpu"});
-  table.set(&OpSemantics::shardingRule, flashBackward,
-            {"aten._scaled_dot_product_flash_attention_for_cpu_backward"});
 }
 
 } // namespace cleave

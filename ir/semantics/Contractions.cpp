@@ -215,8 +215,9 @@ static std::optional<GemmShape> attentionGemm(OperatorOp op, const ExampleShapes
 }
 
 /// Grouped-query attention: key head i serves n consecutive query heads, from n·i on.
-static std::optional<OpShardingRule> groupHeads(OpShardingRule rule) {
-  unsigned heads = rule.operands[0][1][0], groups = rule.operands[1][1][0];
+/// \param query, key  indices of these operands.
+static std::optional<OpShardingRule> groupHeads(OpShardingRule rule, unsigned query = 0, unsigned key = 1) {
+  unsigned heads = rule.operands[query][1][0], groups = rule.operands[key][1][0];
   OpShardingRule::Factor &each = rule.factors[heads], &group = rule.factors[groups];
   if (group.size == 0 || each.size % group.size)
     return std::nullopt;
@@ -251,6 +252,49 @@ static std::optional<OpShardingRule> attention(OperatorOp op, const ExampleShape
   auto rule = einsumRule(text, isCausal ? "s:scan t:scan d:replicated" : "t:replicated d:replicated",
                          operands, resultShapes(op, shapes));
   return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
+}
+
+static bool isGrouped(const OptionalShape &query, const OptionalShape &key) {
+  return query && key && query->size() == 4 && key->size() == 4 && (*query)[1] != (*key)[1];
+}
+
+/// The letters of the mask, and none of the operands in front of it that are no tensors.
+static std::string maskLetters(OperatorOp op, const ExampleShapes &shapes) {
+  auto mask = shapes.shapeOf(op.getArgument("attn_mask"));
+  return (", , , " + StringRef("bhst").take_back(mask ? std::min<size_t>(mask->size(), 4) : 0)).str();
+}
+
+/// Queries and keys are whole, since a causal mask counts from the first of them.
+static constexpr llvm::StringLiteral kWholeTokens = "s:replicated t:replicated d:replicated e:replicated";
+
+/// query, key, value, dropout, causal, mask → [b,h,s,e], [b,h,s].
+static std::optional<OpShardingRule> flashAttention(OperatorOp op, const ExampleShapes &shapes) {
+  const auto operands = operandShapes(op, shapes);
+  const bool grouped = isGrouped(operands[0], operands[1]);
+  auto rule = einsumRule((grouped ? "bhsd, bgtd, bgte" : "bhsd, bhtd, bhte") + maskLetters(op, shapes) +
+                             " -> bhse, bhs",
+                         kWholeTokens, operands, resultShapes(op, shapes));
+  return rule && grouped ? groupHeads(std::move(*rule)) : rule;
+}
+
+/// gradient, query, key, value, out, [b,h,s], dropout, causal, mask → like query, key, value. Key heads stay
+/// with their query heads, whose gradients of them are added.
+static std::optional<OpShardingRule> flashAttentionBackward(OperatorOp op, const ExampleShapes &shapes) {
+  const auto operands = operandShapes(op, shapes);
+  const bool grouped = isGrouped(operands[1], operands[2]);
+  auto rule =
+      einsumRule((grouped ? "bhse, bhsd, bgtd, bgte, bhse, bhs" : "bhse, bhsd, bhtd, bhte, bhse, bhs") +
+                     maskLetters(op, shapes) + (grouped ? " -> bhsd, bgtd, bgte" : " -> bhsd, bhtd, bhte"),
+                 kWholeTokens, operands, resultShapes(op, shapes));
+  if (!rule || !grouped)
+    return rule;
+  auto own = groupHeads(std::move(*rule), /*query=*/1, /*key=*/2);
+  if (own) {
+    for (unsigned factor : {own->groupedHeads->queryHeadsPerKv, own->groupedHeads->queryHeads})
+      own->factors[factor].kind = FactorKind::NeedsReplication;
+    own->groupedHeads.reset();
+  }
+  return own;
 }
 
 /// Workspace of the CPU kernel: a sum per query row, saved for the backward pass; per thread, a block of
@@ -361,6 +405,8 @@ void addContractions(SemanticsTable &table) {
   table.set(&OpSemantics::gemm, attentionGemm, flash);
   table.set(&OpSemantics::flops, attentionGradientFlops, flashBackward);
   table.set(&OpSemantics::gemm, attentionGemm, flashBackward);
+  table.set(&OpSemantics::shardingRule, flashAttention, flash);
+  table.set(&OpSemantics::shardingRule, flashAttentionBackward, flashBackward);
 }
 
 } // namespace cleave

@@ -64,6 +64,8 @@ static FactorKind kindOf(llvm::StringRef word) {
     return FactorKind::Lookup;
   if (word == "scan")
     return FactorKind::Scan;
+  if (word == "composed")
+    return FactorKind::Composed;
   if (word == "halo")
     return FactorKind::Halo;
   if (word == "reduce")

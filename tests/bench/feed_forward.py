@@ -17,6 +17,15 @@ class FeedForward(nn.Module):
         return self.w2(nn.functional.silu(self.w1(x)) * self.w3(x))
 
 
+class Trained(FeedForward):
+    def forward(self, x):
+        return {"loss": super().forward(x).sum()}
+
+
+def trained_8192():
+    return Trained(8192).train(), {"x": torch.randn(BATCH, 8192)}
+
+
 def block_8192():
     return example(8192)
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from cleave_trace import cli, sources
 from conftest import TINY, cleave, execute
+from launching import Processes, same_bits
 
 # Without dropout, whose random numbers are a plan's own.
 MODELS = {
@@ -69,6 +70,29 @@ def test_gradients_are_those_of_pytorch(model, tmp_path):
     loss = module(**inputs).loss
     assert found["output.loss"] == pytest.approx(loss.item(), rel=1e-5)
     check(found, gradients_of(module, loss))
+
+
+@pytest.mark.parametrize("mesh", ["pp=3", "pp=2,tp=2"])
+@pytest.mark.parametrize("model", MODELS)
+def test_gradients_over_stages_and_ranks(model, mesh, tmp_path):
+    module, inputs = traced(model, MODELS[model], tmp_path)
+    cleave("compile", tmp_path / "model.pt", "--inputs", tmp_path / "model.inputs.safetensors", "--gradients", "--mesh", mesh, "-o",
+           tmp_path / "model.plan")
+    found = run(tmp_path, inputs)
+    loss = module(**inputs).loss
+    assert found["output.loss"] == pytest.approx(loss.item(), rel=1e-5)
+    check(found, gradients_of(module, loss))
+
+
+def test_stages_in_processes_give_the_same_bits(tmp_path):
+    traced("hf:gpt2", MODELS["hf:gpt2"], tmp_path)
+    plan, inputs = tmp_path / "model.plan", tmp_path / "model.inputs.safetensors"
+    cleave("compile", tmp_path / "model.pt", "--inputs", inputs, "--gradients", "--mesh", "pp=2,tp=2", "-o", plan)
+    cleave("run", plan, "--inputs", inputs, "--outputs", tmp_path / "threads.safetensors")
+    with Processes(4, plan, "--inputs", inputs, "--outputs", tmp_path / "processes.safetensors") as processes:
+        ended = processes.end()
+    assert [end.status for end in ended.values()] == [0] * 4, ended
+    assert same_bits(load_file(tmp_path / "processes.safetensors"), load_file(tmp_path / "threads.safetensors"))
 
 
 def test_sizes_may_vary(tmp_path):
@@ -227,7 +251,7 @@ def test_loss_may_be_an_output(tmp_path):
     (["--loss", "mse(output.0)"], 1, "expected a result and an input in brackets, as in mse(logits, labels)"),
     (["--loss", "cross_entropy(output.0, labels)", "--trainable", "nothing.*"], 1,
      'trainable parameters: found "nothing.*", which matches none, expected a name as '),
-    (["--devices", 2], 2, "--gradients: found several devices, expected one"),
+    (["--mesh", "dp=2"], 2, "--gradients: found data-parallel ranks, expected one"),
     (["--microbatches", 2], 2, "--gradients: found --microbatches"),
     (["--loss", "mse('a', b)"], 2, "found a quote or brace"),
 ])

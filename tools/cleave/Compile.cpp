@@ -110,9 +110,9 @@ struct GivenGradients {
 
 static void addGradientOptions(CLI::App *command, GivenGradients &given) {
   CLI::Option *gradients = command->add_flag("--gradients", given.areWanted,
-                                             "Give the gradients of a loss as outputs, too (one device)");
+                                             "Give the gradients of a loss as outputs, too");
   CLI::Option *train =
-      command->add_flag("--train", given.trains, "Make a plan that trains the model (one device)")
+      command->add_flag("--train", given.trains, "Make a plan that trains the model (one device, or --mesh tp=N)")
           ->excludes(gradients);
   command
       ->add_option("--loss", given.options.loss,

@@ -76,16 +76,15 @@ private:
   std::optional<plan::OutputDirectory> directory;
 };
 
-/// Gradients are for one device so far, training for tensor-parallel ranks.
+/// Gradients are not summed over data-parallel ranks yet, and weights of several stages not updated.
 static llvm::Error checkGradientOptions(const CompileOptions &options, const PipelineShape &shape) {
   if (!options.gradients)
     return llvm::Error::success();
   const std::pair<bool, const char *> refused[] = {
-      {!options.gradients->update && (shape.search.has_value() || shape.rankCount() > 1 || shape.stages > 1),
-       "several devices, expected one"},
       {shape.search.has_value(), "--mesh auto, expected a mesh"},
-      {shape.pipelineParallelSize > 1 || shape.stages > 1, "pipeline stages, expected tp=N alone"},
-      {shape.dataParallelSize > 1, "data-parallel ranks, expected tp=N alone"},
+      {options.gradients->update && (shape.pipelineParallelSize > 1 || shape.stages > 1),
+       "pipeline stages, expected tp=N alone"},
+      {shape.dataParallelSize > 1, "data-parallel ranks, expected one"},
       {shape.microbatches == 0, "--microbatches auto, expected a number"},
       {shape.microbatches > 1 && !options.gradients->update,
        "--microbatches, expected a batch in one piece: only --train adds up gradients"},

@@ -2,7 +2,7 @@
 
 // Of `second`, with respect to weights that match and the argument; no gradient is computed that nobody wants.
 // CHECK-LABEL: func.func @options(
-// CHECK-SAME: tensor<f32> {cleave.loss, cleave.name = "second"}, tensor<8x8xf32> {cleave.name = "grad.a.w"}, tensor<4x8xf32> {cleave.name = "grad.x"})
+// CHECK-SAME: tensor<f32> {cleave.loss, cleave.name = "second"}, tensor<8x8xf32> {cleave.gradient, cleave.name = "grad.a.w"}, tensor<4x8xf32> {cleave.gradient, cleave.name = "grad.x"})
 // CHECK-COUNT-5: aten.mm(
 // CHECK-NOT: aten.mm(
 func.func @options(%x: tensor<4x8xf32> {cleave.name = "x"})

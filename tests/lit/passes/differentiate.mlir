@@ -2,7 +2,7 @@
 // Gradients of weights become results, by the operations that PyTorch's autograd runs.
 
 // CHECK-LABEL: func.func @linear(
-// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<16x8xf32> {cleave.name = "grad.w"}, tensor<16xf32> {cleave.name = "grad.b"})
+// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<16x8xf32> {cleave.gradient, cleave.name = "grad.w"}, tensor<16xf32> {cleave.gradient, cleave.name = "grad.b"})
 // CHECK-SAME: cleave.output_tree = ["dict", "outputs", ["tuple", 0], "gradients", ["dict", "w", 1, "b", 2]]
 // The forward operation stays, since its backward pass needs its operands alone.
 // CHECK: aten.linear(
@@ -21,7 +21,7 @@ func.func @linear(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}
 
 // A weight that is used twice has the sum of both gradients; a buffer has none.
 // CHECK-LABEL: func.func @tied(
-// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<8xf32> {cleave.name = "grad.w"})
+// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<8xf32> {cleave.gradient, cleave.name = "grad.w"})
 // CHECK: aten.add.Tensor
 // CHECK: return %{{.*}}, %{{.*}} : tensor<f32>, tensor<8xf32>
 func.func @tied(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
@@ -37,7 +37,7 @@ func.func @tied(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) 
 
 // Backward operations have expressions for sizes that vary; the mean divides by the number of elements.
 // CHECK-LABEL: func.func @dynamic(
-// CHECK-SAME: tensor<8xf32> {cleave.name = "grad.w"}
+// CHECK-SAME: tensor<8xf32> {cleave.gradient, cleave.name = "grad.w"}
 // CHECK-NOT: aten.size
 // CHECK: %[[COUNT:.*]] = cleave.size "8*batch"
 // CHECK: aten.div.Scalar(%{{.*}}, %[[COUNT]])
@@ -72,7 +72,7 @@ func.func @dropout(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"
 
 // Gradients go through lists, and stop at detach, which goes.
 // CHECK-LABEL: func.func @stops(
-// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<4x8xf32, #cleave.layout<strides = ["0", "0"]>> {cleave.name = "grad.a"})
+// CHECK-SAME: -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<4x8xf32, #cleave.layout<strides = ["0", "0"]>> {cleave.gradient, cleave.name = "grad.a"})
 // CHECK-NOT: aten.detach
 func.func @stops(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
   %a = cleave.param "a" {role = "parameter"} : tensor<4x8xf32>
@@ -88,7 +88,7 @@ func.func @stops(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"})
 
 // Gradients pass boundaries.
 // CHECK-LABEL: func.func @boundaries(
-// CHECK-SAME: tensor<8xf32> {cleave.name = "grad.w"}
+// CHECK-SAME: tensor<8xf32> {cleave.gradient, cleave.name = "grad.w"}
 // CHECK: cleave.boundary %{{.*}} "block"
 func.func @boundaries(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
   %w = cleave.param "w" {role = "parameter"} : tensor<8xf32>
@@ -101,7 +101,7 @@ func.func @boundaries(%x: tensor<4x8xf32>) -> (!cleave.tensor {cleave.name = "lo
 
 // A copy into a tensor has no derivative; its source has, in the dtype and shape of the tensor.
 // CHECK-LABEL: func.func @copy(
-// CHECK-SAME: tensor<8xf32> {cleave.name = "grad.w"})
+// CHECK-SAME: tensor<8xf32> {cleave.gradient, cleave.name = "grad.w"})
 // CHECK-NOT: aten.copy
 // CHECK: aten.expand_as(
 func.func @copy(%x: tensor<4x8xf64>) -> (!cleave.tensor {cleave.name = "loss"}) {
@@ -115,7 +115,7 @@ func.func @copy(%x: tensor<4x8xf64>) -> (!cleave.tensor {cleave.name = "loss"}) 
 
 // The entry of a dictionary is the value that it was made of.
 // CHECK-LABEL: func.func @dictionary(
-// CHECK-SAME: tensor<8xf32, {{.*}}> {cleave.name = "grad.w"})
+// CHECK-SAME: tensor<8xf32, {{.*}}> {cleave.gradient, cleave.name = "grad.w"})
 func.func @dictionary(%x: tensor<8xf32>) -> (!cleave.tensor {cleave.name = "loss"}) {
   %w = cleave.param "w" {role = "parameter"} : tensor<8xf32>
   %a = cleave.constant("a") : !cleave.str

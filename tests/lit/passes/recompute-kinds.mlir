@@ -6,11 +6,11 @@
 
 // The products are saved, and one of the two values between them: the later one, so that less is computed again.
 // CUT-LABEL: func.func @perceptron(
-// CUT: %[[E:.*]] = aten.exp(%{{.*}}) {{.*}} loc("act")
-// CUT: %[[S:.*]] = aten.sin(%[[E]]) {{.*}} loc("act")
-// CUT: aten.linear(%[[S]], {{.*}} loc("down")
-// CUT: %[[AGAIN:.*]] = aten.sin(%[[E]]) {{.*}} loc("act")
-// CUT: aten.mm(%{{.*}}, %[[AGAIN]]) {{.*}} loc("down")
+// CUT: %[[E:.*]] = aten.exp(%{{.*}}) {{.*}} loc({{.*}}"act"{{.*}})
+// CUT: %[[S:.*]] = aten.sin(%[[E]]) {{.*}} loc({{.*}}"act"{{.*}})
+// CUT: aten.linear(%[[S]], {{.*}} loc({{.*}}"down"{{.*}})
+// CUT: %[[AGAIN:.*]] = aten.sin(%[[E]]) {{.*}} loc({{.*}}"act"{{.*}})
+// CUT: aten.mm(%{{.*}}, %[[AGAIN]]) {{.*}} loc({{.*}}"down"{{.*}})
 // CUT-NOT: aten.exp
 // CUT: return
 
@@ -31,12 +31,12 @@ func.func @perceptron(%x: tensor<8x4xf32>) -> (tensor<f32> {cleave.name = "loss"
 }
 
 // Scores and probabilities are computed again; queries, keys and values are saved.
-// SELECTIVE: %[[SCORES:.*]] = aten.bmm(%[[Q:.*]], %[[K:.*]]) {{.*}} loc("h.0.attn")
-// SELECTIVE: aten._softmax(%[[SCORES]], {{.*}} loc("h.0.attn")
-// SELECTIVE: aten.bmm({{.*}} loc("h.0.attn")
+// SELECTIVE: %[[SCORES:.*]] = aten.bmm(%[[Q:.*]], %[[K:.*]]) {{.*}} loc({{.*}}"h.0.attn"{{.*}})
+// SELECTIVE: aten._softmax(%[[SCORES]], {{.*}} loc({{.*}}"h.0.attn"{{.*}})
+// SELECTIVE: aten.bmm({{.*}} loc({{.*}}"h.0.attn"{{.*}})
 // SELECTIVE: aten.sum(
-// SELECTIVE: %[[AGAIN:.*]] = aten.bmm(%[[Q]], %[[K]]) {{.*}} loc("h.0.attn")
-// SELECTIVE: %[[P:.*]] = aten._softmax(%[[AGAIN]], {{.*}} loc("h.0.attn")
+// SELECTIVE: %[[AGAIN:.*]] = aten.bmm(%[[Q]], %[[K]]) {{.*}} loc({{.*}}"h.0.attn"{{.*}})
+// SELECTIVE: %[[P:.*]] = aten._softmax(%[[AGAIN]], {{.*}} loc({{.*}}"h.0.attn"{{.*}})
 // SELECTIVE: aten._softmax_backward_data(%{{.*}}, %[[P]],
 func.func @attention(%x: tensor<2x6x4xf32>) -> (tensor<f32> {cleave.name = "loss"}) {
   %wq = cleave.param "wq" {role = "parameter"} : tensor<4x4xf32>

@@ -8,18 +8,18 @@
 
 // What the first block gives to the second is kept; what it has inside is computed again, in front of its own backward pass.
 // CHECK-LABEL: func.func @blocks(
-// CHECK: %[[A:.*]] = aten.tanh(%{{.*}}) {{.*}} loc("h.0.a")
-// CHECK: %[[B:.*]] = aten.sin(%[[A]]) {{.*}} loc("h.0.b")
-// CHECK: %[[C:.*]] = aten.exp(%[[B]]) {{.*}} loc("h.1")
-// CHECK: %[[D:.*]] = aten.cos(%[[C]]) {{.*}} loc("h.1")
+// CHECK: %[[A:.*]] = aten.tanh(%{{.*}}) {{.*}} loc({{.*}}"h.0.a"{{.*}})
+// CHECK: %[[B:.*]] = aten.sin(%[[A]]) {{.*}} loc({{.*}}"h.0.b"{{.*}})
+// CHECK: %[[C:.*]] = aten.exp(%[[B]]) {{.*}} loc({{.*}}"h.1"{{.*}})
+// CHECK: %[[D:.*]] = aten.cos(%[[C]]) {{.*}} loc({{.*}}"h.1"{{.*}})
 // CHECK: aten.sum(%[[D]]
-// CHECK: %[[C2:.*]] = aten.exp(%[[B]]) {{.*}} loc("h.1")
-// CHECK: aten.sin(%[[C2]]) {{.*}} loc("h.1")
-// CHECK: %[[A2:.*]] = aten.tanh(%{{.*}}) {{.*}} loc("h.0.a")
-// CHECK: aten.cos(%[[A2]]) {{.*}} loc("h.0.b")
-// CHECK: aten.tanh_backward(%{{.*}}, %[[A2]]) {{.*}} loc("h.0.a")
+// CHECK: %[[C2:.*]] = aten.exp(%[[B]]) {{.*}} loc({{.*}}"h.1"{{.*}})
+// CHECK: aten.sin(%[[C2]]) {{.*}} loc({{.*}}"h.1"{{.*}})
+// CHECK: %[[A2:.*]] = aten.tanh(%{{.*}}) {{.*}} loc({{.*}}"h.0.a"{{.*}})
+// CHECK: aten.cos(%[[A2]]) {{.*}} loc({{.*}}"h.0.b"{{.*}})
+// CHECK: aten.tanh_backward(%{{.*}}, %[[A2]]) {{.*}} loc({{.*}}"h.0.a"{{.*}})
 
-// ONE: %[[A:.*]] = aten.tanh(%{{.*}}) {{.*}} loc("h.0.a")
+// ONE: %[[A:.*]] = aten.tanh(%{{.*}}) {{.*}} loc({{.*}}"h.0.a"{{.*}})
 // ONE-COUNT-2: aten.exp(
 // ONE-NOT: aten.tanh(
 // ONE: aten.tanh_backward(%{{.*}}, %[[A]])

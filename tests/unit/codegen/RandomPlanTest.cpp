@@ -9,6 +9,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "partitioner/cutting/MemoryConstrainedCutter.h"
+#include "partitioner/cutting/TrainingStages.h"
 #include "partitioner/memory/CutMemoryPredictor.h"
 #include "passes/Passes.h"
 #include "runtime/session/Session.h"

@@ -12,7 +12,8 @@ Shape shape(std::initializer_list<int64_t> sizes) { return llvm::SmallVector<int
 std::string describe(const std::optional<OpShardingRule> &rule) {
   if (!rule)
     return "none";
-  static const char *const kKinds[] = {"pass", "reduce", "lookup", "broadcast", "prefix", "halo", "block"};
+  static const char *const kKinds[] = {"pass",      "reduce", "lookup", "composed",
+                                       "broadcast", "prefix", "halo",   "block"};
   std::string text;
   for (const OpShardingRule::Factor &factor : rule->factors)
     text += (text.empty() ? "" : ", ") + std::string(kKinds[int(factor.kind)]) + " " +

@@ -8,6 +8,7 @@
 #include "ir/TensorSizes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
+#include "partitioner/cutting/TrainingStages.h"
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"

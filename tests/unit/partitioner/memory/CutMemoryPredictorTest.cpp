@@ -2,6 +2,7 @@
 // before the split is what the rank that holds most is predicted to hold.
 #include "partitioner/memory/CutMemoryPredictor.h"
 #include "mlir/Parser/Parser.h"
+#include "partitioner/cutting/TrainingStages.h"
 #include "partitioner/memory/SpecializeRank.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"

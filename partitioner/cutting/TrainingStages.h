@@ -1,0 +1,57 @@
+//===- TrainingStages.h - Stages of a backward pass -------------*- C++ -*-===//
+//
+// The cut into stages is decided on the forward pass, each operation with the time of its backward pass. A
+// backward operation then inherits the stage of its forward operation, and gradients flow to earlier stages.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_PARTITIONER_CUTTING_TRAININGSTAGES_H
+#define CLEAVE_PARTITIONER_CUTTING_TRAININGSTAGES_H
+
+#include "ir/Cleave.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include <optional>
+
+namespace cleave {
+
+/// On an operation: its pipeline stage, by assign-stages.
+inline constexpr llvm::StringLiteral kStageIndexAttr = "cleave.stage_index";
+
+/// A function to which `differentiate` has added gradients (kGradientAttr).
+class TrainingStages {
+public:
+  /// Nothing if no result is a gradient. The function must outlive the result.
+  static std::optional<TrainingStages> of(mlir::func::FuncOp function);
+
+  /// A copy without backward operations and gradients, to be cut.
+  mlir::func::FuncOp forward() const { return *copy; }
+  /// The operation of the function that an operation of the copy stands for.
+  mlir::Operation *originalOf(mlir::Operation *copied) const { return originals.lookup(copied); }
+  /// The backward operations of an operation of the copy.
+  llvm::ArrayRef<mlir::Operation *> backwardOf(mlir::Operation *copied) const;
+  /// Given the stages of forward operations (kStageIndexAttr): sets those of backward operations, and their
+  /// phases. An operation of which only gradients of weights depend is of the phase backward_weight.
+  ///
+  /// A backward operation has the stage of its forward operation, or a later one: that of a forward value
+  /// that it reads, or of a backward operation that reads what it gives.
+  void assignBackward();
+
+private:
+  explicit TrainingStages(mlir::func::FuncOp function) : function(function) {}
+  void makeCopy();
+  bool isBackward(mlir::Operation *op) const;
+  llvm::DenseSet<mlir::Operation *> weightOperations();
+
+  mlir::func::FuncOp function;
+  llvm::DenseSet<mlir::Operation *> forwardPart;
+  mlir::OwningOpRef<mlir::func::FuncOp> copy;
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *> originals;
+  /// By number (forwardNumberOf).
+  llvm::DenseMap<int64_t, llvm::SmallVector<mlir::Operation *>> backward;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_CUTTING_TRAININGSTAGES_H
