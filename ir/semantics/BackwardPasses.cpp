@@ -127,8 +127,8 @@ static std::optional<OpShardingRule> embeddingBackward(OperatorOp op, const Exam
   // How often an index occurs is known where all indices are.
   const bool isWhole =
       constantInt(op, "scale_grad_by_freq").value_or(1) || !constantInt(op, "padding_idx").has_value();
-  auto rule = einsumRule("...d, ... -> vd", isWhole ? "v:replicated" : "v:composed", operandShapes(op, shapes),
-                         resultShapes(op, shapes));
+  auto rule = einsumRule("...d, ... -> vd", isWhole ? "v:replicated" : "v:composed",
+                         operandShapes(op, shapes), resultShapes(op, shapes));
   if (!rule)
     return std::nullopt;
   // Gradients of equal indices are added.
