@@ -227,7 +227,12 @@ void Partitioner::addOnce(OperatorOp op) {
 void Partitioner::maskLookup(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
   const OpShardingRule &rule = *planned.call->rule;
-  constexpr int64_t least = std::numeric_limits<int32_t>::min(), most = std::numeric_limits<int32_t>::max();
+  const bool isNarrow = llvm::any_of(planned.call->uses, [](OpOperand *use) {
+    auto type = dyn_cast<RankedTensorType>(use->get().getType());
+    return type && type.getElementType().isInteger(32);
+  });
+  const int64_t least = isNarrow ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min(),
+                most = isNarrow ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int64_t>::max();
   SmallVector<int64_t> begins, firsts, lasts;
   for (const llvm::BitVector &part : planned.split.parts) {
     begins.push_back(part.find_first());

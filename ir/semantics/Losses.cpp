@@ -2,6 +2,7 @@
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Builders.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -148,7 +149,7 @@ static std::optional<OpShardingRule> shardedNll(OperatorOp op, const ExampleShap
 }
 
 /// Stands for targets of other ranks, and for those that are ignored.
-static constexpr int64_t kNoClass = -(int64_t(1) << 40);
+static constexpr int64_t kNoClass = std::numeric_limits<int64_t>::min();
 
 static Value ownTargets(OperatorOp op, Value target, const ShardedForm &form) {
   return form.ownIndices(target, constantInt(op, "ignore_index"), kNoClass);

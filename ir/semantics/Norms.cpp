@@ -213,8 +213,9 @@ void addNorms(SemanticsTable &table) {
              "aten.kthvalue",
              "aten.mode"},
             {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = reduces});
-  table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten.median", "aten.glu"},
-            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = needsWhole});
+  table.add(
+      {"aten.softmax", "aten._softmax", "aten._safe_softmax", "aten.log_softmax", "aten.median", "aten.glu"},
+      {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = needsWhole});
   table.add({"aten.sort", "aten.argsort"}, {.hasStaticResultTypes = true,
                                             .permutationRole = PermutationRole::Sort,
                                             .lastResultIsIndices = true,

@@ -43,8 +43,16 @@ Value ShardedForm::gathered(Value part, int64_t dim) const {
   return call("spmd.all_gather", {part, integer(dim), integers(pieces)});
 }
 
+/// The least and the greatest number that a tensor of integers can hold.
+static std::pair<int64_t, int64_t> limitsOf(Value integers) {
+  auto type = dyn_cast<RankedTensorType>(integers.getType());
+  if (type && type.getElementType().isInteger(32))
+    return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+}
+
 Value ShardedForm::ownIndices(Value indices, std::optional<int64_t> ignored, int64_t none) const {
-  constexpr int64_t least = std::numeric_limits<int32_t>::min(), most = std::numeric_limits<int32_t>::max();
+  const auto [least, most] = limitsOf(indices);
   SmallVector<int64_t> firsts(counts.size(), 0), lasts;
   firsts.front() = least;
   for (int64_t count : counts)

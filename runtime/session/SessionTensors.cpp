@@ -46,7 +46,8 @@ static PartRanges rangesOf(const plan::State &state, uint32_t tpRank) {
   return own == state.shards.end() ? PartRanges() : PartRanges((*own)->ranges);
 }
 
-/// A weight's value, from the parts of all ranks. Undefined if no rank has it.
+/// A weight's value, from the parts of all ranks; zeros where a plan leaves a gap between them. Undefined if
+/// no rank has it.
 static at::Tensor wholeOf(const plan::Plan &plan, uint32_t index,
                           llvm::ArrayRef<std::unique_ptr<Rank>> ranks) {
   const plan::Weight &weight = *plan.weights[index];
@@ -58,7 +59,7 @@ static at::Tensor wholeOf(const plan::Plan &plan, uint32_t index,
     if (shard->ranges.empty())
       return copyInMemory(own.at(index));
     if (!whole.defined())
-      whole = at::empty(at::IntArrayRef(weight.shape.data(), weight.shape.size()),
+      whole = at::zeros(at::IntArrayRef(weight.shape.data(), weight.shape.size()),
                         own.at(index).options().device(at::kCPU));
     writePart(whole, shard->ranges, own.at(index));
   }
@@ -82,7 +83,7 @@ static at::Tensor wholeOf(const plan::State &state, uint32_t index,
     const auto sizes = fixedSizes(state);
     TORCH_CHECK(sizes, "state '", state.name, "' is sharded, and its size is not known");
     if (!whole.defined())
-      whole = at::empty(*sizes, part.options().device(at::kCPU));
+      whole = at::zeros(*sizes, part.options().device(at::kCPU));
     writePart(whole, ranges, part);
   }
   return whole;
@@ -135,7 +136,8 @@ Error Session::Impl::restore(const TrainedTensors &tensors) {
   size_t trained = 0;
   for (uint32_t index = 0; index < plan->weights.size(); ++index) {
     const plan::Weight &weight = *plan->weights[index];
-    if (!weight.trainable)
+    auto isHeld = [&](const auto &shard) { return ranks[shard->rank]->weightStore().contains(index); };
+    if (!weight.trainable || llvm::none_of(weight.shards, isHeld))
       continue;
     auto found = byName.find(weight.name);
     if (found == byName.end())

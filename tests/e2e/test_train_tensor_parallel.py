@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
 
@@ -144,6 +144,31 @@ def test_collectives_are_those_of_megatron(model, ranks, traced, tmp_path):
     others = [line for line in text.splitlines() if "= spmd." in line and line not in activations and "spmd.shard" not in line]
     assert len(others) == 4, others
     assert all(re.search(r"\) : \(tensor<(64x1xf32|f32|f64)>", line) for line in others), others
+
+
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(12, 8), nn.Linear(8, 10)
+
+    def forward(self, ids, labels):
+        return {"loss": functional.cross_entropy(self.head(self.table(ids)), labels, ignore_index=3)}
+
+
+def scores():
+    torch.manual_seed(0)
+    return Scores().train(), {"ids": torch.tensor([1, 11, 0]), "labels": torch.tensor([9, 3, 0])}
+
+
+@pytest.mark.parametrize("name", ["ids", "labels"])
+@pytest.mark.parametrize("value", [2 ** 40, -2 ** 40, 12, -1])
+def test_indices_outside_are_refused_by_some_rank(name, value, trace_model, tmp_path):
+    model = trace_model(f"{__file__}:scores", "--train")
+    plan = compiled(model, tmp_path, "--mesh", "tp=2", "--shard", "table=embedding_rowwise", "--shard", "head=colwise")
+    data = load_file(model.inputs)
+    data[name][0] = value
+    save_file(data, tmp_path / "data.safetensors")
+    refused(tmp_path, "train", plan, "--data", tmp_path / "data.safetensors", "--steps", 1, "--lr", 1, "--output", "weights.st")
 
 
 @pytest.mark.parametrize("options, said", [

@@ -85,8 +85,8 @@ func.func @sizes(%x: tensor<2x5x6xf32>, %y: tensor<?x5x6xf32, #cleave.layout<dim
 // CHECK-SAME: (%[[IDS:.*]]: tensor<2x3xi64>)
 // CHECK: %[[BEGIN:.*]] = cleave.per_rank([0, 5]) : i64
 // CHECK: %[[LOCAL:.*]] = aten.sub.Scalar(%[[IDS]], %[[BEGIN]],
-// CHECK-DAG: %[[FIRST:.*]] = cleave.per_rank([-2147483648, 0]) : i64
-// CHECK-DAG: %[[LAST:.*]] = cleave.per_rank([4, 2147483647]) : i64
+// CHECK-DAG: %[[FIRST:.*]] = cleave.per_rank([-9223372036854775808, 0]) : i64
+// CHECK-DAG: %[[LAST:.*]] = cleave.per_rank([4, 9223372036854775807]) : i64
 // CHECK: %[[OWN:.*]] = aten.clamp(%[[LOCAL]], %[[FIRST]], %[[LAST]])
 // CHECK: %[[OTHER:.*]] = aten.ne.Tensor(%[[LOCAL]], %[[OWN]])
 // CHECK: %[[ROWS:.*]] = aten.embedding(%{{.*}}, %[[OWN]],

@@ -51,6 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
     Others, BackwardRulesTest,
     testing::Values(
         Case{"aten._softmax_backward_data", {kX, kX, "-1", "6"}, 1},
+        Case{"aten._safe_softmax", {kX, "-1", "none"}, 1},
         Case{"aten._log_softmax", {kX, "1", "false"}, 1, 1},
         Case{"aten._log_softmax_backward_data", {kX, kX, "1", "6"}, 1, 1},
         Case{"aten.nll_loss_forward", {kX, "tensor<4xi64>", "none", "1", "-100"}, 0, 1},
@@ -97,6 +98,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten._scaled_dot_product_flash_attention_for_cpu_backward",
              {"tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>",
               "tensor<2x4x5x8xf32>", "tensor<2x4x5xf32>", "0.0", "true", "none", "none"},
+             2},
+        Case{"aten._scaled_dot_product_flash_attention_for_cpu",
+             {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x8xf32>", "0.0", "false",
+              "tensor<2x4x5x7xf32>", "none"},
              2},
         // Of two key heads for four query heads: batch, key heads, and query heads of each, which only stay
         // together in the backward pass.
