@@ -368,8 +368,8 @@ def PartitionSpmd : Pass<"partition-spmd", "::mlir::func::FuncOp"> {
     %1 = spmd.all_reduce(%0) : …
     ```
     Constant sizes in calls become a value per rank (`cleave.per_rank`). A lookup in a shard of a table gives zeros for
-    rows of other shards. Where the classes of a `log_softmax` or `nll_loss` are sharded, other operators take the place of the call
-    (`shardedForm` in the op-semantics table): ranks exchange the logarithms of their sums, and the losses of their targets. Only the first rank adds the bias of a partial sum (`cleave.first_rank`). Slices are taken of the
+    rows of other shards. Where the classes of a `log_softmax` or `nll_loss` are sharded, other operators replace the call
+    (`shardedForm` in the op-semantics table): ranks exchange a number for each row, and the loss. Only the first rank adds the bias of a partial sum (`cleave.first_rank`). Slices are taken of the
     rank's shard. Run infer-types afterwards.
   }];
 }

@@ -13,8 +13,8 @@ namespace cleave {
 /// operations in use of any other function.
 llvm::DenseSet<mlir::Operation *> forwardOperations(mlir::func::FuncOp function);
 
-/// Gives each operation of the body a number in its location. A backward operation of it has the same
-/// location, and so the same number, whatever passes change.
+/// Puts a number into the location of each operation of the body. Its backward operations get that location,
+/// so passes that keep locations keep the link.
 void numberOperations(mlir::func::FuncOp function);
 /// Nothing if the operation has no such number.
 std::optional<int64_t> forwardNumberOf(mlir::Operation *op);

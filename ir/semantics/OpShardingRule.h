@@ -48,8 +48,9 @@ struct OpShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<Dims> operands, results;
   llvm::SmallVector<IndexedDim, 0> indexedDims;
-  /// Results that are partial sums where a factor is sharded that other results have: of a backward pass, the
-  /// gradients of weights where samples are sharded. For an operator with isSumOverReduceFactors.
+  /// Results that are partial sums if `factor` is sharded, although it passes through to other results.
+  /// Example: gradients of a layer norm's weights, summed over rows. For an operator with
+  /// isSumOverReduceFactors.
   struct PartialResult {
     unsigned result, factor;
     bool operator==(const PartialResult &) const = default;

@@ -28,7 +28,7 @@ public:
   mlir::Value count() const { return perRank(counts); }
   /// The sum over ranks.
   mlir::Value sum(mlir::Value part) const { return call("spmd.all_reduce", part); }
-  /// What all ranks have, one after the other along `dim`, in which each has one index.
+  /// All-gathers `part`, of size 1 in dimension `dim`, along that dimension.
   mlir::Value gathered(mlir::Value part, int64_t dim) const;
   /// Indices of the whole factor as those of the rank's range, with `none` in place of others and of
   /// `ignored`. An index outside of the whole stays outside of the range of one rank.

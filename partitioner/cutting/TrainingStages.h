@@ -1,7 +1,7 @@
 //===- TrainingStages.h - Stages of a backward pass -------------*- C++ -*-===//
 //
-// The cut into stages is decided on the forward pass, each operation with the time of its backward pass. A
-// backward operation then inherits the stage of its forward operation, and gradients flow to earlier stages.
+// The forward pass is cut into stages; the cost of an operation includes its backward pass. A backward
+// operation then inherits the stage of its forward operation, and gradients flow to earlier stages.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_CUTTING_TRAININGSTAGES_H
@@ -32,7 +32,7 @@ public:
   /// The backward operations of an operation of the copy.
   llvm::ArrayRef<mlir::Operation *> backwardOf(mlir::Operation *copied) const;
   /// Given the stages of forward operations (kStageIndexAttr): sets those of backward operations, and their
-  /// phases. An operation of which only gradients of weights depend is of the phase backward_weight.
+  /// phases: backward_weight if only gradients of weights depend on the operation, else backward_input.
   ///
   /// A backward operation has the stage of its forward operation, or a later one: that of a forward value
   /// that it reads, or of a backward operation that reads what it gives.

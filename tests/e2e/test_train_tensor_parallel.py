@@ -56,10 +56,9 @@ def check_same(found, expected):
 
 @pytest.mark.parametrize("model", [*MODELS, *MORE])
 def test_three_steps_are_those_of_pytorch(model, traced, tmp_path):
-    # Where only halves of weights fit a batch norm's channels the numbers are ill-conditioned; the others go over three ranks, too.
-    for mesh in ["tp=2"] if "resnet" in model else ["tp=2", "tp=3"]:
+    for mesh in "tp=2", "tp=3":
         done = cleave("compile", traced(model).path, "--inputs", traced(model).inputs, "--train", "--mesh", mesh, "--clip-norm", 1,
-                      *(["--optimizer", "sgd(momentum=0.9)"] if "resnet" in model else []), "--verify", "-o", tmp_path / "plan")
+                      "--verify", "-o", tmp_path / "plan")
         assert "same as the original" in done.out
 
 

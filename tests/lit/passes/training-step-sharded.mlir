@@ -9,7 +9,7 @@
 // CHECK-DAG: cleave.param "down" {{.*}} : tensor<6x4xf32>
 // CHECK-DAG: cleave.param "scale" {cleave.trained, role = "parameter"} : tensor<6xf32>
 
-// Forward: rows of other ranks are zero in a sum; so does a layer that is split by rows.
+// Forward: a lookup in a sharded table, and a layer that is split by rows, each end with a sum.
 // CHECK: aten.embedding(
 // CHECK: spmd.all_reduce({{.*}}) : (tensor<4x6xf32>) -> tensor<4x6xf32>
 // CHECK: aten.relu(
