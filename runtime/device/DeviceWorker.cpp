@@ -9,6 +9,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tanh.h>
 #include <algorithm>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
@@ -195,9 +197,16 @@ void DeviceWorker::work() {
   }
 }
 
+/// MKL chooses the kernels of its vector mathematics at the first call. Two threads that call it first at
+/// once may get others, which are right to 1e-5 only; so the first call is made before there are threads.
+static void chooseVectorKernels() {
+  [[maybe_unused]] static const at::Tensor chosen = at::tanh(at::ones({16}));
+}
+
 std::vector<std::unique_ptr<DeviceWorker>> startWorkers(llvm::ArrayRef<ResolvedDevice> resolved,
                                                         uint32_t processes,
                                                         std::optional<c10::ScalarType> autocast) {
+  chooseVectorKernels();
   const int threads = at::get_num_threads();
   const int shared = std::getenv("OMP_NUM_THREADS") ? threads : threads / int(processes);
   const int cpus = llvm::count_if(resolved, [](const ResolvedDevice &device) { return !device.plugin; });

@@ -42,6 +42,9 @@ ArgumentCheck scaleCheckOf(llvm::StringRef name, llvm::StringRef overload);
 /// Checks of operators whose kernels trust sizes, strides and numbers of dimensions.
 ArgumentCheck shapeCheckOf(llvm::StringRef name);
 
+/// Checks of convolutions, of quantized ones and of those in bfloat16.
+ArgumentCheck convolutionCheckOf(llvm::StringRef name);
+
 /// Checks of recurrent layers.
 ArgumentCheck recurrentCheckOf(llvm::StringRef name, llvm::StringRef overload);
 

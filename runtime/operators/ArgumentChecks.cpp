@@ -263,39 +263,6 @@ static void checkChannelParameters(ArrayRef<IValue> arguments) {
                   input.sizes());
 }
 
-/// The kernel of a transposed convolution reads too much where a stride jumps over positions of the output.
-static void checkReach(const at::Tensor &weight, at::IntArrayRef strides, at::IntArrayRef dilations) {
-  for (size_t dim = 0; dim < strides.size() && dim < dilations.size() && int64_t(dim) + 2 < weight.dim();
-       ++dim)
-    TORCH_CHECK(strides[dim] <= (weight.size(int64_t(dim) + 2) - 1) * dilations[dim] + 1,
-                "found a stride of ", strides[dim], " that is larger than the window ",
-                weight.sizes().slice(2));
-}
-
-/// quantized::conv…_prepack(weight, bias, stride, padding, dilation, groups), where `isTransposed` with the
-/// padding of the output before the dilation.
-template <bool isTransposed> static void checkConvolutionPack(ArrayRef<IValue> arguments) {
-  const at::Tensor &weight = tensorOf(arguments[0]);
-  for (const IValue &numbers : arguments.slice(2, arguments.size() - 3))
-    for (int64_t number : numbers.toIntVector())
-      TORCH_CHECK(number >= 0 && number <= 31, "found ", number, " in the description of a window");
-  for (size_t positive : {size_t(2), arguments.size() - 2})
-    for (int64_t number : arguments[positive].toIntVector())
-      TORCH_CHECK(number > 0, "found a stride or dilation of ", number);
-  const int64_t groups = arguments.back().toInt();
-  TORCH_CHECK(weight.dim() >= 3 && weight.numel() > 0 && groups > 0 && groups <= weight.size(0) &&
-                  weight.size(0) % groups == 0 && weight.scalar_type() == at::kQInt8,
-              "found a weight ", weight.sizes(), " of ", weight.scalar_type(), " in ", groups, " groups");
-  if (isTransposed)
-    checkReach(weight, arguments[2].toIntVector(), arguments[arguments.size() - 2].toIntVector());
-  if (!arguments[1].isTensor() || !arguments[1].toTensor().defined())
-    return;
-  const at::Tensor &bias = arguments[1].toTensor();
-  TORCH_CHECK(bias.scalar_type() == at::kFloat && bias.dim() == 1 && bias.is_contiguous() &&
-                  bias.numel() == (isTransposed ? weight.size(1) * groups : weight.size(0)),
-              "found a bias ", bias.sizes(), " of ", bias.scalar_type(), " for a weight ", weight.sizes());
-}
-
 /// _adaptive_avg_pool2d(self, output_size) of a quantized tensor reads two sizes.
 static void checkPlaneSizes(ArrayRef<IValue> arguments) {
   TORCH_CHECK(arguments[1].toIntVector().size() == 2, "found ", arguments[1].toIntVector().size(),
@@ -386,6 +353,8 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
     return check;
   if (ArgumentCheck check = shapeCheckOf(name))
     return check;
+  if (ArgumentCheck check = convolutionCheckOf(name))
+    return check;
   if (ArgumentCheck check = recurrentCheckOf(name, overload))
     return check;
   if (name == "aten::range")
@@ -448,13 +417,6 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"quantized::batch_norm3d", checkChannelParameters},
       {"quantized::batch_norm3d_relu", checkChannelParameters},
       {"quantized::batch_norm_relu", checkChannelParameters},
-      {"quantized::conv_prepack", checkConvolutionPack<false>},
-      {"quantized::conv1d_prepack", checkConvolutionPack<false>},
-      {"quantized::conv2d_prepack", checkConvolutionPack<false>},
-      {"quantized::conv3d_prepack", checkConvolutionPack<false>},
-      {"quantized::conv_transpose1d_prepack", checkConvolutionPack<true>},
-      {"quantized::conv_transpose2d_prepack", checkConvolutionPack<true>},
-      {"quantized::conv_transpose3d_prepack", checkConvolutionPack<true>},
       {"quantized::embedding_bag_prepack", checkByteTable},
       {"quantized::linear_prepack_fp16", checkHalfWeights},
   };

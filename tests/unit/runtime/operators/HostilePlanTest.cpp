@@ -405,6 +405,30 @@ TEST_F(HostilePlanTest, ResizesByScalesThatFit) {
   }
 }
 
+TEST_F(HostilePlanTest, OutputsOfOneColumnAreRightOrRefused) {
+  const at::Tensor image = at::arange(1 * 2 * 6 * 4).reshape({1, 2, 6, 4}).remainder(5);
+  const at::Tensor window = at::arange(4 * 2 * 2 * 3).reshape({4, 2, 2, 3}).remainder(3);
+  PlanWriter writer({0});
+  write(writer, "aten::conv2d", [&](StageWriter &stage) {
+    return Slots{stage.weight("image", image.to(at::kBFloat16)),
+                 stage.weight("window", window.to(at::kBFloat16)),
+                 stage.constant(none()),
+                 stage.constant(integers({1, 3})),
+                 stage.constant(integers({0, 0})),
+                 stage.constant(integers({1, 1})),
+                 stage.constant(integer(1))};
+  });
+  auto session = open(writer);
+  ASSERT_TRUE(session);
+  auto outputs = session->run({at::ones(8)});
+  if (!outputs) { // Of processors with AMX.
+    EXPECT_THAT(llvm::toString(outputs.takeError()), HasSubstr("found an output of one column"));
+    return;
+  }
+  const at::Tensor expected = at::conv2d(image.to(at::kDouble), window.to(at::kDouble), {}, {1, 3});
+  EXPECT_TRUE(at::equal(outputs->front().to(at::kDouble), expected));
+}
+
 TEST_F(HostilePlanTest, DividesIntegersThatHaveAQuotient) {
   PlanWriter writer({0});
   write(writer, "aten::div.Tensor_mode", [](StageWriter &stage) {
