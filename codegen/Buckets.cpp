@@ -5,10 +5,18 @@
 
 namespace cleave {
 
-std::string stateOfSum(const std::string &name, uint32_t stage, const SumStages &sums) {
-  auto stages = sums.find(name);
-  const bool isTied = stages != sums.end() && stages->second.size() > 1;
-  return isTied ? name + "@" + std::to_string(stage) : name;
+uint32_t StepSums::ownerOf(const std::string &name, uint32_t stage) const {
+  for (uint32_t other : byName.at(name).stages)
+    if (other % pipelineRanks == stage % pipelineRanks)
+      return other;
+  return stage;
+}
+
+std::string StepSums::stateOf(const std::string &name, uint32_t stage) const {
+  const bool isTied = llvm::any_of(byName.at(name).stages, [&](uint32_t other) {
+    return other % pipelineRanks != stage % pipelineRanks;
+  });
+  return isTied ? name + "@" + std::to_string(ownerOf(name, stage)) : name;
 }
 
 static std::unique_ptr<plan::BucketPart> partOf(uint32_t stage) {
@@ -47,19 +55,24 @@ static void addSums(plan::Plan &plan, std::unique_ptr<plan::Bucket> bucket) {
     plan.buckets.push_back(std::move(bucket));
 }
 
-void addBuckets(plan::Plan &plan, const SumStages &sums) {
+void addBuckets(plan::Plan &plan, const StepSums &sums) {
   auto indexOf = [&](const std::string &name) -> uint32_t {
     return llvm::find_if(plan.states, [&](const auto &state) { return state->name == name; }) -
            plan.states.begin();
   };
   std::map<uint32_t, std::unique_ptr<plan::Bucket>> ofStages;
-  for (const auto &[name, stages] : sums) {
+  for (const auto &[name, sum] : sums.byName) {
     auto tie = std::make_unique<plan::Bucket>();
     tie->kind = plan::GroupKind::Tied;
-    for (uint32_t stage : stages) {
-      const uint32_t state = indexOf(stateOfSum(name, stage, sums));
+    for (uint32_t stage : sum.stages) {
+      if (sums.ownerOf(name, stage) != stage)
+        continue;
+      const uint32_t state = indexOf(sums.stateOf(name, stage));
       tie->parts.push_back(partOf(stage));
       tie->parts.back()->states = {state};
+      // Data-parallel ranks have the same already.
+      if (sum.isOfNorm)
+        continue;
       std::unique_ptr<plan::Bucket> &own = ofStages[stage];
       if (!own) {
         own = std::make_unique<plan::Bucket>();
@@ -68,7 +81,7 @@ void addBuckets(plan::Plan &plan, const SumStages &sums) {
       }
       own->parts[0]->states.push_back(state);
     }
-    if (stages.size() > 1)
+    if (tie->parts.size() > 1)
       addTie(plan, std::move(tie));
   }
   for (auto &[stage, bucket] : ofStages)

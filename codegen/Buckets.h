@@ -13,15 +13,28 @@
 
 namespace cleave {
 
-/// By name of a sum over a step: the stages that add to it, each in a state of its own (stateOfSum).
-using SumStages = std::map<std::string, std::set<uint32_t>>;
+/// A sum over a step.
+struct StepSum {
+  /// The stages that add to it or read it. Those of one pipeline rank share a state.
+  std::set<uint32_t> stages;
+  /// Programs of the phase Norm add to it, from sums over data-parallel ranks.
+  bool isOfNorm = false;
+};
 
-/// The name of a stage's state for a sum: the sum's own, or `NAME@STAGE` where several stages add to it.
-std::string stateOfSum(const std::string &name, uint32_t stage, const SumStages &sums);
+/// The sums of a plan, by name.
+struct StepSums {
+  /// The first of the sum's stages that is on the pipeline rank of `stage`: the stage of their state.
+  uint32_t ownerOf(const std::string &name, uint32_t stage) const;
+  /// The name of that state: the sum's own, or `NAME@STAGE` where several pipeline ranks have one.
+  std::string stateOf(const std::string &name, uint32_t stage) const;
 
-/// Adds the buckets of a plan whose states are all there: one for each sum of several stages, over a Tied
-/// group, then one for each stage's sums over its Data groups.
-void addBuckets(plan::Plan &plan, const SumStages &sums);
+  std::map<std::string, StepSum> byName;
+  uint32_t pipelineRanks = 1;
+};
+
+/// Adds the buckets of a plan whose states are all there: one for each sum of several pipeline ranks, over a
+/// Tied group, then one for each stage's sums over its Data groups.
+void addBuckets(plan::Plan &plan, const StepSums &sums);
 
 } // namespace cleave
 

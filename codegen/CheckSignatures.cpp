@@ -4,7 +4,6 @@
 #include "ir/ExampleShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "partitioner/cutting/TrainingStages.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/StringMap.h"
 #include <set>

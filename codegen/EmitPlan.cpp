@@ -333,8 +333,16 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   result->mesh->tp = tensorParallelSizeOf(function);
   result->mesh->dp = dataParallelSize;
   result->groups = plan::groupsOf(*result->mesh);
-  function.walk([&](AccumulateOp op) {
-    tables.sums[op.getName().str()].insert(op->getParentOfType<StageOp>().getIndex());
+  tables.sums.pipelineRanks = ranks;
+  function.walk([&](Operation *op) {
+    auto added = dyn_cast<AccumulateOp>(op);
+    auto read = dyn_cast<ReadSumOp>(op);
+    if (!added && !read)
+      return;
+    auto stage = op->getParentOfType<StageOp>();
+    StepSum &sum = tables.sums.byName[(added ? added.getName() : read.getName()).str()];
+    sum.stages.insert(stage.getIndex());
+    sum.isOfNorm |= added && stage.getPhase() == Phase::Norm;
   });
   for (uint32_t tpRank = 0; tpRank < result->mesh->tp; ++tpRank) {
     auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
@@ -391,7 +399,9 @@ FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32
     return schedule;
   }
   pipeline.gradientTransfers = plan::transfers(*result, signature, plan::Phase::BackwardInput);
-  StringRef order = decision.getOrder() ? decision.getOrder().getValue() : "1f1b";
+  StringRef order = decision.getOrder()                           ? decision.getOrder().getValue()
+                    : pipeline.stages > pipeline.pipelineRanks ? "interleaved"
+                                                                  : "1f1b";
   auto schedule = makeTrainingSchedule(*trainingScheduleNamed(order), pipeline);
   if (!schedule)
     return function.emitError() << llvm::toString(schedule.takeError());

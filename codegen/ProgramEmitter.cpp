@@ -276,13 +276,13 @@ static plan::DType dtypeOfSum(plan::DType dtype) {
 }
 
 uint32_t ProgramEmitter::sumOf(StringRef name, Type part, std::optional<ShardingAttr> shard) {
-  const std::string own = stateOfSum(name.str(), stage, tables.sums);
+  const std::string own = tables.sums.stateOf(name.str(), stage);
   auto [entry, isNew] = tables.states.try_emplace(own);
   if (isNew) {
     auto state = std::make_unique<plan::State>();
     state->name = own;
     state->scope = plan::StateScope::Step;
-    state->stage = stage;
+    state->stage = tables.sums.ownerOf(name.str(), stage);
     state->type = tensorTypeOf(part, symbols);
     state->type->dtype = dtypeOfSum(state->type->dtype);
     state->type->strides.clear();

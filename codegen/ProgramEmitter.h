@@ -41,7 +41,7 @@ struct PlanTables {
   llvm::MapVector<llvm::StringRef, ParamOp> weights;
   /// States by name, in the order of their first use.
   llvm::MapVector<std::string, std::unique_ptr<plan::State>, std::map<std::string, unsigned>> states;
-  SumStages sums;
+  StepSums sums;
   /// Names of weights that an update writes.
   std::set<std::string> trainable;
 };

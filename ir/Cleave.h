@@ -44,6 +44,9 @@ void registerDialects(mlir::DialectRegistry &registry);
 /// Of a `cleave.param`: an operation of the phase update changes it, so that nothing can be prepared from it.
 inline constexpr llvm::StringLiteral kTrainedAttr = "cleave.trained";
 
+/// On an operation: the number of its pipeline stage, an integer.
+inline constexpr llvm::StringLiteral kStageIndexAttr = "cleave.stage_index";
+
 /// The phase of a training step that the operation belongs to (`cleave.phase`).
 Phase phaseOf(mlir::Operation *op);
 

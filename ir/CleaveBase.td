@@ -104,7 +104,8 @@ def ShardingAttr : CleaveAttr<"Sharding", "sharding"> {
 
 def Phase : I32EnumAttr<"Phase", "a phase of a training step", [
     I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"BackwardInput", 1, "backward_input">,
-    I32EnumAttrCase<"BackwardWeight", 2, "backward_weight">, I32EnumAttrCase<"Update", 3, "update">]> {
+    I32EnumAttrCase<"BackwardWeight", 2, "backward_weight">, I32EnumAttrCase<"Norm", 3, "norm">,
+    I32EnumAttrCase<"Update", 4, "update">]> {
   let cppNamespace = "::cleave";
   let genSpecializedAttr = 0;
 }
@@ -113,8 +114,8 @@ def PhaseAttr : EnumAttr<CleaveDialect, Phase, "phase"> {
   let summary = "the phase of a training step that an operation belongs to";
   let description = [{
     On an operation: `cleave.phase = #cleave.phase<backward_input>`; without it the operation is forward. `backward_input`
-    makes gradients of values, `backward_weight` gradients of weights alone, `update` changes weights and what an optimizer
-    keeps. split-stages makes a `cleave.stage` of each stage and phase.
+    makes gradients of values, `backward_weight` gradients of weights alone, `norm` a stage's part of what the updates of all
+    stages read, such as the norm of all gradients, `update` changes weights and what an optimizer keeps. split-stages makes a `cleave.stage` of each stage and phase.
   }];
   let assemblyFormat = "`<` $value `>`";
 }

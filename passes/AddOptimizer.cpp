@@ -32,6 +32,7 @@ struct AddOptimizer : impl::AddOptimizerBase<AddOptimizer> {
     options->usesWeightDecay = [&](StringRef name) { return !patterns->match(name); };
     if (clipNorm > 0)
       options->clipNorm = clipNorm;
+    options->ranks = ranks;
     if (failed(addOptimizer(getOperation(), *options)))
       signalPassFailure();
   }

@@ -1,11 +1,12 @@
 //===- AssignSchedule.cpp - Ranks and micro-batches -----------------------===//
+#include "ir/Cleave.h"
 #include "ir/ExampleShapes.h"
 #include "ir/OperatorDialect.h"
 #include "ir/ParkedObserves.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "partitioner/cutting/TrainingStages.h"
 #include "partitioner/machine/MachineFile.h"
 #include "partitioner/sharding/BatchAnalysis.h"
+#include "partitioner/simulation/Schedules.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "llvm/Support/MathExtras.h"
@@ -44,6 +45,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   void assign(llvm::DenseSet<Value> &dependent) {
     func::FuncOp function = getOperation();
+    if (!order.empty() && !trainingScheduleNamed(order))
+      return fail("found the order \"" + order + "\", expected gpipe, 1f1b, interleaved or zb-h1");
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
     if (ranks > kMaxRanks)
@@ -76,7 +79,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     }
     setDecision<ScheduleAttr>(function, ScheduleAttr::get(b.getContext(), ranks, dp, count, split, reason,
                                                           b.getDenseF64ArrayAttr(seconds),
-                                                          /*order=*/nullptr));
+                                                          order.empty() ? StringAttr() : b.getStringAttr(order)));
     setDecision<TargetAttr>(function, describe(*target, devices, width));
   }
 

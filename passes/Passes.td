@@ -243,8 +243,8 @@ def KeyRandom : Pass<"key-random", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
-def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
-  let summary = "makes a training step of a function with gradients";
+def AccumulateGradients : Pass<"accumulate-gradients", "::mlir::func::FuncOp"> {
+  let summary = "sums gradients and loss over micro-batches";
   let description = [{
     After differentiate:
     ```mlir
@@ -252,10 +252,30 @@ def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
       …
       return %loss, %dw : …
     // becomes
+    func.func @forward(%x: tensor<4x8xf32>) -> (tensor<f32> {cleave.loss, cleave.name = "loss"}) {
+      …
+      cleave.accumulate "loss" %loss : tensor<f32>
+      …
+      cleave.accumulate "grad.w" %dw {cleave.gradient} : tensor<16x8xf32>
+      return %loss : …
+    ```
+    The gradient of a weight with several uses is a sum of terms, each of which is added where it is made. A result marked
+    `cleave.loss_normalizer` becomes a sum, too.
+  }];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
+def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
+  let summary = "makes a training step of a function with sums of gradients";
+  let description = [{
+    After accumulate-gradients, and after assign-stages where there are stages:
+    ```mlir
+    func.func @forward(%x: tensor<4x8xf32>) -> (tensor<f32> {cleave.loss, cleave.name = "loss"}) {
+      …
+    // becomes
     func.func @forward(%x: tensor<4x8xf32>, %learning_rate: tensor<f32> {cleave.name = "learning_rate", …}, %step: tensor<f32> {cleave.name = "step", …})
         -> (tensor<f32> {cleave.loss, cleave.name = "loss"}, tensor<f32> {cleave.name = "grad_norm"}) {
       …
-      cleave.accumulate "grad.w" %dw : tensor<16x8xf32>
       %sum = cleave.read_sum "grad.w" {cleave.phase = #cleave.phase<update>} : tensor<16x8xf32>
       …
       cleave.update_weight(%w, %sum, %learning_rate, %step, %grad_scale, %found_inf) {optimizer = #cleave.optimizer<adamw>, …} : …
@@ -263,20 +283,24 @@ def AddOptimizer : Pass<"add-optimizer", "::mlir::func::FuncOp"> {
     ```
     Optimizers, formulas and defaults are those of `torch.optim`: `sgd` (`momentum`, `nesterov`), `adam` and `adamw` (`beta1`,
     `beta2`, `eps`), all with `weight_decay`. If the loss or the gradient norm is not finite, no weight and no optimizer state
-    is updated. With a result marked `cleave.loss_normalizer`, loss and gradients are divided by its sum over micro-batches.
+    is updated. Where there is a sum of normalizers, loss and gradients are divided by it.
+
+    Each stage updates the weights that it uses. Several stages add the squares of their gradients' norms to one sum, in
+    operations of the phase `norm`, which their updates read.
     Needs infer-types afterwards.
   }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "NAME or NAME(OPTION=VALUE, …)">,
     ListOption<"noDecay", "no-decay", "std::string", "weights without weight decay, with * and ?">,
-    Option<"clipNorm", "clip-norm", "double", "0", "maximum global L2 norm of the gradients; 0: no clipping">];
+    Option<"clipNorm", "clip-norm", "double", "0", "maximum global L2 norm of the gradients; 0: no clipping">,
+    Option<"ranks", "ranks", "unsigned", "0", "pipeline ranks, over which stages go round robin; 0: as many as stages">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
 def Recompute : Pass<"recompute", "::mlir::func::FuncOp"> {
   let summary = "recomputes activations in the backward pass";
   let description = [{
-    After differentiate, and after passes that merge equal operations:
+    After differentiate or accumulate-gradients, and after passes that merge equal operations:
     ```mlir
     %1 = aten.tanh(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
     %2 = aten.sin(%1) : (tensor<4xf32>) -> tensor<4xf32> loc("h.0")
@@ -447,8 +471,8 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     ```
     `microbatches=0` takes the number with the shortest predicted time. If the batch cannot be split, that is 1, and
     `batch_obstacle` says why. Stage s runs on pipeline rank s mod `pipeline_ranks`, so more stages than pipeline ranks are
-    interleaved. Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches. The order of
-    passes is not decided here: it is made with the plan.
+    interleaved. Data-parallel ranks (`data_ranks`) split the batch, too; each has that many micro-batches. `order` is the
+    schedule of a training step, in which the plan has its passes; without it 1f1b, or interleaved.
 
     | field | holds |
     |---|---|
@@ -466,7 +490,8 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     Option<"microbatches", "microbatches", "unsigned", "1",
            "parts of the batch, or of a data-parallel rank's part; 0: the best number">,
     Option<"batch", "batch", "std::string", "\"batch\"", "the dimension to split">,
-    Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<ranks> if empty">
+    Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<ranks> if empty">,
+    Option<"order", "order", "std::string", "\"\"", "of a training step: gpipe, 1f1b, interleaved or zb-h1; chosen if empty">
   ];
 }
 

@@ -1,9 +1,9 @@
 //===- SplitStages.cpp - Operations into cleave.stage ---------------------===//
+#include "ir/Cleave.h"
 #include "ir/ParkedObserves.h"
 #include "ir/UsedValues.h"
 #include "mlir/IR/IRMapping.h"
 #include "partitioner/cost/ModelGraph.h"
-#include "partitioner/cutting/TrainingStages.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
@@ -97,7 +97,7 @@ private:
   /// table is at ProgramInput in plan.fbs.
   static std::optional<Unit> routeOf(Unit from, Unit to) {
     const bool isLater = from.stage<to.stage, isEarlier = from.stage> to.stage;
-    if (to.phase == Phase::Update)
+    if (to.phase == Phase::Norm || to.phase == Phase::Update)
       return std::nullopt;
     if (from.phase == Phase::Forward) {
       if (isEarlier || to.phase == Phase::Forward)

@@ -27,7 +27,7 @@ namespace cleave::plan {
 class SafetensorsFile;
 
 /// Raised whenever a reader of the previous version would misread the file.
-inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kFormatVersion = 3;
 
 /// Convert a digest to the form that the plan stores, and back.
 wire::Hash toHash(const Digest &digest);

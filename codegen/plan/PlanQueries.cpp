@@ -52,6 +52,16 @@ bool usesSequences(const Plan &plan, uint32_t signature) {
   });
 }
 
+std::optional<uint32_t> copiedState(const Plan &plan, uint32_t state) {
+  const auto [name, stage] = llvm::StringRef(plan.states[state]->name).rsplit('@');
+  if (stage != std::to_string(plan.states[state]->stage))
+    return std::nullopt;
+  for (auto [index, other] : llvm::enumerate(plan.states))
+    if (other->name == name && other->scope == StateScope::Session)
+      return index;
+  return std::nullopt;
+}
+
 std::vector<std::vector<uint32_t>> stagesOfWeights(const Plan &plan) {
   std::vector<std::set<uint32_t>> stages(plan.weights.size());
   for (const auto &program : plan.programs)

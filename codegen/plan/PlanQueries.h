@@ -30,6 +30,10 @@ std::vector<CollectiveInfo> collectivesOf(const plan::Plan &plan);
 /// True if a program of the signature reads or writes a state of the scope Sequence.
 bool usesSequences(const plan::Plan &plan, uint32_t signature);
 
+/// The optimizer state of which a state is the copy that another stage of a tied weight keeps: of `NAME@STAGE`
+/// the one called NAME; nothing for others.
+std::optional<uint32_t> copiedState(const plan::Plan &plan, uint32_t state);
+
 /// By weight: the stages whose programs use it, ascending.
 std::vector<std::vector<uint32_t>> stagesOfWeights(const plan::Plan &plan);
 

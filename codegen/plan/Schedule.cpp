@@ -53,6 +53,21 @@ std::vector<Stash> stashes(const Plan &plan, uint32_t signature) {
   return ordered;
 }
 
+std::set<uint32_t> bucketsOfNorm(const Plan &plan, uint32_t signature) {
+  std::set<uint32_t> sums, found;
+  for (const auto &program : plan.programs)
+    if (program->signature == signature && program->phase == Phase::Norm)
+      for (const auto &block : program->blocks)
+        for (const auto &instruction : block->instructions)
+          if (instruction->kind == InstructionKind::StateAccumulate)
+            sums.insert(instruction->op);
+  for (auto [index, bucket] : llvm::enumerate(plan.buckets))
+    for (const auto &part : bucket->parts)
+      if (llvm::any_of(part->states, [&](uint32_t state) { return sums.count(state) != 0; }))
+        found.insert(index);
+  return found;
+}
+
 ActionKind counterpartOf(ActionKind kind) {
   switch (kind) {
   case ActionKind::Send:
@@ -67,12 +82,12 @@ ActionKind counterpartOf(ActionKind kind) {
 }
 
 std::string toString(const Action &action) {
-  static constexpr const char *kNames[] = {"F", "B", "W", "U", "S", "R", "SG", "RG", "A"};
+  static constexpr const char *kNames[] = {"F", "B", "W", "N", "U", "S", "R", "SG", "RG", "A"};
   std::string text = kNames[static_cast<size_t>(action.kind)] + std::to_string(action.stage);
-  if (action.kind == ActionKind::Update)
-    return text;
   if (action.kind == ActionKind::Reduce)
     return text + ":" + std::to_string(action.bucket);
+  if (isOnce(action.kind))
+    return text;
   text += "." + std::to_string(action.microbatch);
   if (isTransport(action.kind))
     text += (isSend(action.kind) ? ">" : "<") + std::to_string(action.peer_stage);

@@ -6,6 +6,7 @@
 #include "codegen/plan/Plan.h"
 #include "llvm/Support/Error.h"
 #include <compare>
+#include <set>
 #include <vector>
 
 namespace cleave::plan {
@@ -52,19 +53,29 @@ inline Phase phaseOfTransport(ActionKind kind) {
 /// The kind with which the other end answers a send or receive.
 ActionKind counterpartOf(ActionKind kind);
 
+/// True for phases, and actions, that happen once in a request, not once for each micro-batch.
+inline bool isOnce(Phase phase) { return phase == Phase::Norm || phase == Phase::Update; }
+
 /// True for actions that run a program, and the phase of that program.
 inline bool isCompute(ActionKind kind) { return kind <= ActionKind::Update; }
 inline Phase phaseOf(ActionKind kind) { return static_cast<Phase>(kind); }
+inline bool isOnce(ActionKind kind) {
+  return kind == ActionKind::Reduce || (isCompute(kind) && isOnce(phaseOf(kind)));
+}
+
+/// The buckets with sums that the signature's programs of the phase Norm add to. They are reduced between Norm
+/// and Update, all others before Norm.
+std::set<uint32_t> bucketsOfNorm(const Plan &plan, uint32_t signature);
 
 /// Fails if the schedule cannot finish: an action that waits for a later one, a send without its receive, a
-/// program that never runs or runs before its inputs have arrived, gradients that are reduced before the last
-/// one is computed, weights that are updated before their gradients are reduced, ranks that reduce in
+/// program that never runs or runs before its inputs have arrived, sums that are reduced before the last term
+/// is added, that are read or weights that are updated before they are reduced, ranks that reduce in
 /// different orders. Sends are taken to block until their receive (zero buffering), so a schedule that passes
 /// runs on every communicator.
 llvm::Error checkSchedule(const Plan &plan, const Schedule &schedule);
 
-/// Text of an action in `inspect` and traces: `F3.1`, `B3.1`, `W3.1`, `U3`, `S2.0>3`, `R3.0<2`, `SG3.0>2`,
-/// `RG2.0<3`, `A3:0` (all-reduces the part of stage 3 in bucket 0).
+/// Text of an action in `inspect` and traces: `F3.1`, `B3.1`, `W3.1`, `N3`, `U3`, `S2.0>3`, `R3.0<2`,
+/// `SG3.0>2`, `RG2.0<3`, `A3:0` (all-reduces the part of stage 3 in bucket 0).
 std::string toString(const Action &action);
 
 } // namespace cleave::plan

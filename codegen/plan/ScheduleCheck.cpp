@@ -24,9 +24,6 @@ static auto fieldsOf(const Action &action) {
                   action.bucket);
 }
 
-/// True for actions that happen once in a request, not once for each micro-batch.
-static bool isOnce(ActionKind kind) { return kind == ActionKind::Update || kind == ActionKind::Reduce; }
-
 static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t rank, const Action *action) {
   auto refuse = [&](const llvm::Twine &what) {
     return invalid(schedule, "rank " + llvm::Twine(rank) + ": " + what);
@@ -100,6 +97,7 @@ public:
 private:
   using Done = std::tuple<ActionKind, uint32_t, uint32_t, uint32_t>;
 
+  void findSums(const Program &program);
   const Action *head(uint32_t pipelineRank) const;
   bool isDone(ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t peer = 0) const;
   bool hasProgram(uint32_t stage, Phase phase) const { return programs.count({stage, phase}) != 0; }
@@ -112,7 +110,10 @@ private:
                            llvm::ArrayRef<uint32_t> sources) const;
   std::string missingForSend(const Action &action) const;
   std::string missingRuns(uint32_t stage, llvm::ArrayRef<ActionKind> kinds) const;
-  std::string missingForUpdate(uint32_t stage) const;
+  std::string missingReductions(uint32_t stage, bool isUpdate) const;
+  std::string missingForReduction(uint32_t stage, uint32_t bucket) const;
+  /// True if programs of the stage add to or read sums of a part of the bucket.
+  bool uses(uint32_t stage, const Bucket &bucket) const;
   Error finish(uint32_t pipelineRank);
   Error advance(uint32_t pipelineRank);
   /// Finishes the actions of other pipeline ranks that happen together with `action`. Nothing yet if one of
@@ -124,6 +125,9 @@ private:
   const Plan &plan;
   const Schedule &schedule;
   std::set<ProgramKey> programs;
+  /// By stage: the sums over a step that its programs add to or read.
+  std::map<uint32_t, std::set<uint32_t>> sums;
+  const std::set<uint32_t> ofNorm;
   /// By stage: stages that send to it, and stages that it sends to; activations, and gradients.
   std::vector<std::vector<uint32_t>> sources, targets, gradientSources, gradientTargets;
   std::vector<size_t> next;
@@ -136,10 +140,12 @@ private:
 
 Simulation::Simulation(const Plan &plan, const Schedule &schedule)
     : plan(plan), schedule(schedule), sources(plan.stages.size()), targets(sources), gradientSources(sources),
-      gradientTargets(sources), next(plan.mesh->pp) {
+      gradientTargets(sources), next(plan.mesh->pp), ofNorm(bucketsOfNorm(plan, schedule.signature)) {
   for (const auto &program : plan.programs)
-    if (program->signature == schedule.signature)
+    if (program->signature == schedule.signature) {
       programs.insert({program->stage, program->phase});
+      findSums(*program);
+    }
   for (const Transfer &transfer : transfers(plan, schedule.signature)) {
     sources[transfer.to].push_back(transfer.from);
     targets[transfer.from].push_back(transfer.to);
@@ -148,6 +154,17 @@ Simulation::Simulation(const Plan &plan, const Schedule &schedule)
     gradientSources[transfer.to].push_back(transfer.from);
     gradientTargets[transfer.from].push_back(transfer.to);
   }
+}
+
+void Simulation::findSums(const Program &program) {
+  for (const auto &block : program.blocks)
+    for (const auto &instruction : block->instructions) {
+      const bool adds = instruction->kind == InstructionKind::StateAccumulate;
+      if (!adds && (instruction->kind != InstructionKind::StateRead ||
+                    plan.states[instruction->op]->scope != StateScope::Step))
+        continue;
+      sums[program.stage].insert(instruction->op);
+    }
 }
 
 const Action *Simulation::head(uint32_t pipelineRank) const {
@@ -163,7 +180,7 @@ bool Simulation::isDone(ActionKind kind, uint32_t stage, uint32_t microbatch, ui
 uint64_t Simulation::wantedRuns(ActionKind kind, uint32_t stage) const {
   if (!hasProgram(stage, phaseOf(kind)))
     return 0;
-  return kind == ActionKind::Update ? 1 : schedule.microbatches;
+  return isOnce(kind) ? 1 : schedule.microbatches;
 }
 
 static std::string nameOf(ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t peer = 0) {
@@ -200,14 +217,40 @@ std::string Simulation::missingForSend(const Action &action) const {
 std::string Simulation::missingRuns(uint32_t stage, llvm::ArrayRef<ActionKind> kinds) const {
   for (ActionKind kind : kinds)
     if (count(kind, stage) != wantedRuns(kind, stage))
-      return "every forward and backward of its stage";
+      return kind == ActionKind::Norm ? "the norm of its stage" : "every forward and backward of its stage";
   return {};
 }
 
-std::string Simulation::missingForUpdate(uint32_t stage) const {
+bool Simulation::uses(uint32_t stage, const Bucket &bucket) const {
+  auto own = sums.find(stage);
+  return partOf(bucket, stage) ||
+         (own != sums.end() && llvm::any_of(bucket.parts, [&](const auto &part) {
+            return pipelineRankOf(plan, part->stage) == pipelineRankOf(plan, stage) &&
+                   llvm::any_of(part->states, [&](uint32_t state) { return own->second.count(state) != 0; });
+          }));
+}
+
+std::string Simulation::missingReductions(uint32_t stage, bool isUpdate) const {
   for (auto [index, bucket] : llvm::enumerate(plan.buckets))
-    if (partOf(*bucket, stage) && !isDone(ActionKind::Reduce, stage, 0, index))
-      return "the reduction of bucket " + std::to_string(index);
+    if (uses(stage, *bucket) && (isUpdate || !ofNorm.count(index)))
+      for (const auto &part : bucket->parts)
+        if (pipelineRankOf(plan, part->stage) == pipelineRankOf(plan, stage) &&
+            !isDone(ActionKind::Reduce, part->stage, 0, index))
+          return "the reduction of bucket " + std::to_string(index);
+  return {};
+}
+
+/// Each term must have been added, by whichever stage of the rank adds it.
+std::string Simulation::missingForReduction(uint32_t stage, uint32_t bucket) const {
+  for (uint32_t other = 0; other < plan.stages.size(); ++other) {
+    if (pipelineRankOf(plan, other) != pipelineRankOf(plan, stage) || !uses(other, *plan.buckets[bucket]))
+      continue;
+    std::string before = isOfNorm ? missingRuns(other, {ActionKind::Norm})
+                                  : missingRuns(other, {ActionKind::Forward, ActionKind::BackwardInput,
+                                                        ActionKind::BackwardWeight});
+    if (!before.empty())
+      return before;
+  }
   return {};
 }
 
@@ -229,12 +272,17 @@ std::string Simulation::missing(const Action &action) const {
   }
   case Kind::BackwardWeight:
     return after(Kind::BackwardInput);
-  case Kind::Update: {
+  case Kind::Norm: {
     const std::string run = missingRuns(stage, {Kind::Forward, Kind::BackwardInput, Kind::BackwardWeight});
-    return run.empty() ? missingForUpdate(stage) : run;
+    return run.empty() ? missingReductions(stage, /*isUpdate=*/false) : run;
+  }
+  case Kind::Update: {
+    const std::string run =
+        missingRuns(stage, {Kind::Forward, Kind::BackwardInput, Kind::BackwardWeight, Kind::Norm});
+    return run.empty() ? missingReductions(stage, /*isUpdate=*/true) : run;
   }
   case Kind::Reduce:
-    return missingRuns(stage, {Kind::Forward, Kind::BackwardInput, Kind::BackwardWeight});
+    return missingForReduction(stage, action.bucket);
   case Kind::Send:
   case Kind::SendGrad:
     return missingForSend(action);
@@ -330,13 +378,14 @@ uint64_t Simulation::count(ActionKind kind, uint32_t stage) const {
   return found == runs.end() ? 0 : found->second;
 }
 
-/// Every program must run once per micro-batch, an update once. That buckets are reduced before it is checked
-/// when it runs (`missingForUpdate`).
+/// Every program must run once per micro-batch, norm and update once. That buckets are reduced before is
+/// checked when they run (`missingReductions`).
 Error Simulation::checkComplete() const {
   static constexpr std::pair<ActionKind, const char *> kKinds[] = {
       {ActionKind::Forward, "forward"},
       {ActionKind::BackwardInput, "backward"},
       {ActionKind::BackwardWeight, "backward for its weights"},
+      {ActionKind::Norm, "its norm"},
       {ActionKind::Update, "its update"}};
   for (uint32_t stage = 0; stage < plan.stages.size(); ++stage)
     for (auto [kind, what] : kKinds)

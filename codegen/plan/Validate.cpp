@@ -341,7 +341,7 @@ static const State *stateBetweenMicrobatches(const Plan &plan, uint32_t signatur
   for (const auto &program : plan.programs)
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions)
-        if (program->signature == signature && program->phase != Phase::Update &&
+        if (program->signature == signature && !isOnce(program->phase) &&
             llvm::is_contained({InstructionKind::StateRead, InstructionKind::StateWrite},
                                instruction->kind) &&
             plan.states[instruction->op]->scope == StateScope::Session)

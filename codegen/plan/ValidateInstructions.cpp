@@ -3,6 +3,7 @@
 #include "codegen/plan/Groups.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/ProgramCheck.h"
+#include "codegen/plan/Schedule.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 namespace cleave::plan {
@@ -63,7 +64,7 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   return refuse("is of an unknown kind");
 }
 
-/// Data-parallel ranks may have different numbers of micro-batches, so they meet in updates alone.
+/// Data-parallel ranks may have different numbers of micro-batches, so they meet once a request alone.
 Error ProgramCheck::checkCollective(const Instruction &instruction) {
   if (instruction.op >= plan.operators.size() || !isCollective(plan.operators[instruction.op]))
     return refuse("is a collective of an operator that is not in the table, or that is none of 'spmd::'");
@@ -71,7 +72,7 @@ Error ProgramCheck::checkCollective(const Instruction &instruction) {
     return refuse("exchanges values with other ranks in a nested block");
   if (instruction.group != GroupKind::Tensor && instruction.group != GroupKind::Data)
     return refuse("is a collective over a group that is neither Tensor nor Data");
-  if (instruction.group == GroupKind::Data && program.phase != Phase::Update)
+  if (instruction.group == GroupKind::Data && !isOnce(program.phase))
     return refuse("is a collective over a group Data, expected in an update alone");
   if ((instruction.group == GroupKind::Data ? plan.mesh->dp : plan.mesh->tp) < 2)
     return refuse("is a collective over a group of one rank");
@@ -80,9 +81,11 @@ Error ProgramCheck::checkCollective(const Instruction &instruction) {
 
 Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
   const bool reads = instruction.kind == InstructionKind::StateRead;
-  if (instruction.op >= plan.states.size() || plan.states[instruction.op]->stage != program.stage)
+  const State *state = instruction.op < plan.states.size() ? plan.states[instruction.op].get() : nullptr;
+  const bool isSum = state && state->scope == StateScope::Step;
+  if (!state || (state->stage != program.stage &&
+                 !(isSum && plan.stages[state->stage]->ranks == plan.stages[program.stage]->ranks)))
     return refuse(Twine(reads ? "reads" : "writes") + " a state that is not there or not of its stage");
-  const bool isSum = plan.states[instruction.op]->scope == StateScope::Step;
   // A sum is zero when a step begins; other states have an initial value.
   if (instruction.operands.size() != (reads && isSum ? 0 : 1) ||
       instruction.results.size() != (reads ? 1 : 0))
@@ -90,11 +93,11 @@ Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
                   Twine(instruction.results.size()) + ", which is not what its state needs");
   if ((instruction.kind == InstructionKind::StateAccumulate) != isSum && !(reads && isSum))
     return refuse("writes a sum over a step, or adds to a state that is none");
-  if (isSum && reads != (program.phase == Phase::Update))
-    return refuse("reads a sum over a step before the update, or adds to it there");
+  if (isSum && (reads ? !isOnce(program.phase) : program.phase == Phase::Update))
+    return refuse("reads a sum over a step before it is whole, or adds to it in the update");
   if (isSum && reads)
     sums.insert(instruction.results[0]);
-  if (plan.states[instruction.op]->scope == StateScope::Sequence && program.phase != Phase::Forward)
+  if (state->scope == StateScope::Sequence && program.phase != Phase::Forward)
     return refuse("reads or writes a state with rows for the batch, expected in a forward program alone");
   return Error::success();
 }

@@ -2,6 +2,7 @@
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/ProgramCheck.h"
+#include "codegen/plan/Schedule.h"
 
 namespace cleave::plan {
 
@@ -165,6 +166,7 @@ bool ProgramCheck::mayTake(const ProgramInput &input) const {
            (input.stage > program.stage && input.phase == Phase::BackwardInput);
   case Phase::BackwardWeight:
     return isOwn && (input.phase == Phase::Forward || input.phase == Phase::BackwardInput);
+  case Phase::Norm:
   case Phase::Update:
     return false;
   }
@@ -179,7 +181,7 @@ Error ProgramCheck::writeInputs() {
     if (input->source == Source::Request && input->index >= requestInputs)
       return refuse("takes input " + Twine(input->index) + " of the request, which has " +
                     Twine(requestInputs));
-    if (input->source == Source::Request && program.phase == Phase::Update && hasBatch(input->index))
+    if (input->source == Source::Request && isOnce(program.phase) && hasBatch(input->index))
       return refuse("takes input " + Twine(input->index) + " of the request, which micro-batches split");
     if (input->source == Source::Stage && !mayTake(*input))
       return refuse("takes a value from stage " + Twine(input->stage) +

@@ -3,12 +3,12 @@
 #include "ir/DTypeCode.h"
 #include "ir/OperatorDialect.h"
 #include "ir/Signature.h"
+#include "ir/autograd/AccumulateGradients.h"
 #include "ir/autograd/Differentiate.h"
 #include "ir/autograd/LossAttributes.h"
 #include "ir/autograd/StepInputs.h"
 #include "ir/semantics/OpSemantics.h"
-#include "mlir/IR/Matchers.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <limits>
@@ -92,10 +92,18 @@ llvm::Expected<OptimizerOptions> parseOptimizer(StringRef text) {
 
 //===- The function -------------------------------------------------------===//
 
-/// Names of the sums of loss and normalizer. Update programs read only states, so both reach them as sums.
-static constexpr llvm::StringLiteral kLossSum = "loss", kNormalizerSum = "loss_normalizer";
+/// Name of the sum of the squared norms of all gradients, to which each stage adds those of its own.
+static constexpr llvm::StringLiteral kSquaresSum = "grad_norm_squares";
 
 namespace {
+/// A weight, its gradient, and the stages that update it.
+struct TrainedWeight {
+  ParamOp weight;
+  Type gradient;
+  /// Ascending; the first counts its gradient in the norm. Of a function without stages: stage 0.
+  SmallVector<int64_t, 1> stages;
+};
+
 class TrainingStepBuilder {
 public:
   TrainingStepBuilder(func::FuncOp function, const OptimizerOptions &options)
@@ -105,20 +113,34 @@ public:
   LogicalResult build();
 
 private:
-  LogicalResult findResults();
+  LogicalResult findSums();
+  /// Stages of the operations that use a value, one for each pipeline rank.
+  SmallVector<int64_t, 1> stagesThatUse(Value value) const;
   Value constant(Type type, Attribute value) { return b.create<ConstantOp>(location, type, value); }
   Value real(double value) { return constant(b.getF64Type(), b.getF64FloatAttr(value)); }
   Value none() { return constant(b.getNoneType(), b.getUnitAttr()); }
-  /// An operation of the update.
+  /// An operation of the current stage and phase.
   template <typename Op, typename... Arguments> Op create(Location where, Arguments &&...arguments) {
     auto op = b.create<Op>(where, std::forward<Arguments>(arguments)...);
-    op->setAttr(PhaseAttr::name, PhaseAttr::get(b.getContext(), Phase::Update));
+    place(op);
     return op;
+  }
+  void place(Operation *op) {
+    op->setAttr(PhaseAttr::name, PhaseAttr::get(b.getContext(), phase));
+    if (hasStages)
+      op->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
   }
   Value call(StringRef name, ValueRange operands) {
     Operation *op = OperatorOp::create(b, location, name, operands, UnknownTensorType::get(b.getContext()));
-    op->setAttr(PhaseAttr::name, PhaseAttr::get(b.getContext(), Phase::Update));
+    place(op);
     return op->getResult(0);
+  }
+  Value readSum(Location where, StringRef name, Type type, ShardingAttr shard = {}) {
+    return create<ReadSumOp>(where, type, trainingStateName(function, name), shard);
+  }
+  Value gradientOf(const TrainedWeight &trained) {
+    ParamOp weight = trained.weight;
+    return readSum(weight.getLoc(), gradientName(weight.getName()), trained.gradient, weight.getShardAttr());
   }
   Value codeOf(Type type) { return constant(b.getI64Type(), b.getI64IntegerAttr(*dtypeCodeOf(type))); }
   Value converted(Value tensor, Type type) {
@@ -133,29 +155,44 @@ private:
     return accumulateInFloat64 ? converted(result, b.getF32Type()) : result;
   }
   Value normOfNorms(ArrayRef<Value> norms);
-  /// `name`, with `train.` in front if the model has a state of this name.
-  std::string stateName(StringRef name);
+  /// The square of a norm, in float64.
+  Value squared(Value norm) {
+    const Value wide = converted(norm, b.getF64Type());
+    return call("aten.mul.Tensor", {wide, wide});
+  }
   /// True unless an option exempts it by one of its names.
   bool usesWeightDecay(ParamOp weight) const;
-  void accumulate();
-  /// A state to which the program of each micro-batch adds `term`.
-  void accumulate(StringRef state, Value term);
-  /// Divides by the sum of the normalizers.
-  Value averaged(Value sum) { return normalizer ? call("aten.div.Tensor", {sum, normalizer}) : sum; }
-  Value globalNorm();
-  void update(ParamOp weight, Value gradient, Value gradScale, Value foundInf);
-  void setResults(Value gradientNorm);
+  /// The gradients that are counted in the current stage.
+  SmallVector<std::pair<TrainedWeight *, Value>> gradientsHere();
+  /// The norms of these, of whole gradients and of shards.
+  struct Norms {
+    SmallVector<Value> whole, parts;
+  };
+  Norms normsOf(ArrayRef<std::pair<TrainedWeight *, Value>> gradients);
+  /// Their squares, summed over tensor-parallel ranks.
+  Value squaresOf(const Norms &norms);
+  /// The norm of the gradients of all stages, not divided by the normalizer.
+  Value globalNorm(ArrayRef<std::pair<TrainedWeight *, Value>> gradients);
+  void addNorm();
+  void addUpdate();
+  void update(TrainedWeight &trained, Value gradient, Value gradScale, Value foundInf);
+  void setResults(Value loss, Value gradientNorm);
 
   func::FuncOp function;
   const OptimizerOptions &options;
   Operation *terminator;
   OpBuilder b;
   Location location;
-  Value loss, rate, step;
-  /// That of the micro-batch; then, in the update, the sum of all. Null where there is none.
-  Value normalizer;
-  /// By weight: its gradient; then, in the update, the sum of it.
-  llvm::MapVector<ParamOp, Value> gradients;
+  Type lossType, normalizerType;
+  Value rate, step;
+  bool hasStages = false;
+  /// Where operations are added.
+  int64_t stage = 0;
+  Phase phase = Phase::Update;
+  int64_t lossStage = 0;
+  /// Those with updates: of weights, or of the loss alone.
+  std::set<int64_t> stages;
+  std::vector<TrainedWeight> weights;
 };
 } // namespace
 
@@ -165,85 +202,60 @@ bool TrainingStepBuilder::usesWeightDecay(ParamOp weight) const {
          !(weight.getAliases() && llvm::any_of(*weight.getAliases(), isExempt));
 }
 
-LogicalResult TrainingStepBuilder::findResults() {
-  llvm::StringMap<ParamOp> params;
-  for (ParamOp param : function.getOps<ParamOp>())
-    params.try_emplace(param.getName(), param);
-  for (OpOperand &result : terminator->getOpOperands()) {
-    if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
-      loss = result.get();
-    if (function.getResultAttr(result.getOperandNumber(), kLossNormalizerAttr))
-      normalizer = result.get();
-    auto attribute = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), kNameAttr);
-    StringRef name = attribute ? attribute.getValue() : "";
-    if (auto param = name.consume_front(gradientName("")) ? params.lookup(name) : ParamOp())
-      gradients[param] = result.get();
+static std::optional<int64_t> stageOf(Operation *op) {
+  auto stage = op->getAttrOfType<IntegerAttr>(kStageIndexAttr);
+  return stage ? std::optional(stage.getInt()) : std::nullopt;
+}
+
+SmallVector<int64_t, 1> TrainingStepBuilder::stagesThatUse(Value value) const {
+  std::set<int64_t> found;
+  SmallVector<Operation *> open(value.getUsers());
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  while (!open.empty()) {
+    Operation *user = function.getBody().front().findAncestorOpInBlock(*open.pop_back_val());
+    if (!seen.insert(user).second)
+      continue;
+    if (auto own = stageOf(user))
+      found.insert(*own);
+    else // Each stage has it for itself.
+      open.append(user->user_begin(), user->user_end());
   }
+  SmallVector<int64_t, 1> kept;
+  auto isOnSameRank = [&](int64_t a, int64_t b) { return options.ranks && (a - b) % options.ranks == 0; };
+  for (int64_t own : found)
+    if (llvm::none_of(kept, [&](int64_t other) { return isOnSameRank(own, other); }))
+      kept.push_back(own);
+  return kept.empty() ? SmallVector<int64_t, 1>{0} : kept;
+}
+
+LogicalResult TrainingStepBuilder::findSums() {
+  llvm::StringMap<AccumulateOp> sums;
+  for (AccumulateOp sum : function.getOps<AccumulateOp>())
+    sums.try_emplace(sum.getName(), sum);
+  AccumulateOp loss = sums.lookup(trainingStateName(function, kLossSum));
   if (!loss)
-    return function.emitError() << "found no loss among the results, expected a function with gradients; run "
-                                << "differentiate first";
-  if (gradients.empty())
-    return function.emitError() << "found no gradient of a weight";
-  for (auto &[weight, gradient] : gradients)
-    if (isa<ComplexType>(cast<RankedTensorType>(gradient.getType()).getElementType()))
-      return weight.emitError()
-             << "weight '" << weight.getName()
-             << "' is complex, which optimizers do not support; exclude it with --trainable";
+    return function.emitError() << "found no sum of a loss, expected a function with gradients; run "
+                                << "differentiate and accumulate-gradients first";
+  lossType = loss.getValue().getType();
+  hasStages = stageOf(loss).has_value();
+  lossStage = stageOf(loss).value_or(0);
+  if (AccumulateOp normalizer = sums.lookup(trainingStateName(function, kNormalizerSum)))
+    normalizerType = normalizer.getValue().getType();
+  stages.insert(lossStage);
+  for (ParamOp weight : function.getOps<ParamOp>())
+    if (AccumulateOp sum = sums.lookup(trainingStateName(function, gradientName(weight.getName())))) {
+      weights.push_back({weight, sum.getValue().getType(), stagesThatUse(weight)});
+      stages.insert(weights.back().stages.begin(), weights.back().stages.end());
+    }
   return success();
 }
 
-std::string TrainingStepBuilder::stateName(StringRef name) {
-  std::string unique = name.str();
-  while (llvm::any_of(function.getOps<ReadStateOp>(),
-                      [&](ReadStateOp state) { return state.getName() == unique; }))
-    unique = "train." + unique;
-  return unique;
-}
-
-/// Splits the gradient of a weight with several uses into its summands, in the order of the sum.
-static SmallVector<Value> summandsOf(Value gradient) {
-  SmallVector<Value> summands;
-  for (;;) {
-    auto sum = gradient.getDefiningOp<OperatorOp>();
-    const Value scale = sum ? sum.getArgument(semanticsOf(sum.getName()).addScale) : Value();
-    llvm::APInt factor;
-    const bool isSum = scale && gradient.hasOneUse() && matchPattern(scale, m_ConstantInt(&factor)) &&
-                       factor == 1 && sum->getOperand(0).getType() == gradient.getType() &&
-                       sum->getOperand(1).getType() == gradient.getType();
-    summands.push_back(isSum ? sum->getOperand(1) : gradient);
-    if (!isSum)
-      break;
-    gradient = sum->getOperand(0);
-  }
-  std::reverse(summands.begin(), summands.end());
-  return summands;
-}
-
-/// Each term of a gradient is added where it is made, in place; the sum is read in the update.
-void TrainingStepBuilder::accumulate() {
-  for (auto &[weight, gradient] : gradients) {
-    OpBuilder::InsertionGuard guard(b);
-    for (Value term : summandsOf(gradient)) {
-      if (Operation *maker = term.getDefiningOp())
-        b.setInsertionPointAfter(maker);
-      b.create<AccumulateOp>(weight.getLoc(), stateName(gradientName(weight.getName())), term,
-                             weight.getShardAttr());
-    }
-  }
-  for (auto &[weight, gradient] : gradients)
-    gradient = create<ReadSumOp>(weight.getLoc(), gradient.getType(),
-                                 stateName(gradientName(weight.getName())), weight.getShardAttr());
-  accumulate(kLossSum, loss);
-  if (normalizer) {
-    accumulate(kNormalizerSum, normalizer);
-    normalizer = create<ReadSumOp>(location, normalizer.getType(), stateName(kNormalizerSum), ShardingAttr());
-  }
-}
-
-void TrainingStepBuilder::accumulate(StringRef state, Value term) {
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointAfterValue(term);
-  b.create<AccumulateOp>(location, stateName(state), term, ShardingAttr());
+SmallVector<std::pair<TrainedWeight *, Value>> TrainingStepBuilder::gradientsHere() {
+  SmallVector<std::pair<TrainedWeight *, Value>> found;
+  for (TrainedWeight &trained : weights)
+    if (phase == Phase::Norm ? trained.stages.front() == stage : llvm::is_contained(trained.stages, stage))
+      found.push_back({&trained, gradientOf(trained)});
+  return found;
 }
 
 Value TrainingStepBuilder::normOfNorms(ArrayRef<Value> norms) {
@@ -253,31 +265,60 @@ Value TrainingStepBuilder::normOfNorms(ArrayRef<Value> norms) {
               /*accumulateInFloat64=*/false);
 }
 
-/// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too. Of sharded gradients each tensor-parallel
-/// rank has a part: ‖g‖² = Σ ‖part‖², in float64, since the squares may be large.
-Value TrainingStepBuilder::globalNorm() {
-  SmallVector<Value> whole, parts;
-  for (auto &[weight, gradient] : gradients)
-    (weight.getShard() ? parts : whole)
+TrainingStepBuilder::Norms
+TrainingStepBuilder::normsOf(ArrayRef<std::pair<TrainedWeight *, Value>> gradients) {
+  Norms norms;
+  for (auto [trained, gradient] : gradients)
+    (trained->weight.getShard() ? norms.parts : norms.whole)
         .push_back(norm(gradient, cast<RankedTensorType>(gradient.getType()).getElementType().isF64()));
-  if (parts.empty())
-    return averaged(normOfNorms(whole));
-  auto squared = [&](Value norm) {
-    const Value wide = converted(norm, b.getF64Type());
-    return call("aten.mul.Tensor", {wide, wide});
-  };
-  Value sum = call("spmd.all_reduce", squared(normOfNorms(parts)));
-  if (!whole.empty())
-    sum = call("aten.add.Tensor",
-               {sum, squared(normOfNorms(whole)), constant(b.getI64Type(), b.getI64IntegerAttr(1))});
-  return averaged(converted(call("aten.sqrt", sum), b.getF32Type()));
+  return norms;
 }
 
-void TrainingStepBuilder::update(ParamOp weight, Value gradient, Value gradScale, Value foundInf) {
+/// Of sharded gradients each tensor-parallel rank has a part: ‖g‖² = Σ ‖part‖², in float64, since the squares
+/// may be large.
+Value TrainingStepBuilder::squaresOf(const Norms &norms) {
+  Value sum = norms.parts.empty() ? Value() : call("spmd.all_reduce", squared(normOfNorms(norms.parts)));
+  if (norms.whole.empty())
+    return sum;
+  const Value whole = squared(normOfNorms(norms.whole));
+  return sum ? call("aten.add.Tensor", {sum, whole, constant(b.getI64Type(), b.getI64IntegerAttr(1))})
+             : whole;
+}
+
+/// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too.
+Value TrainingStepBuilder::globalNorm(ArrayRef<std::pair<TrainedWeight *, Value>> gradients) {
+  Value squares;
+  if (stages.size() > 1) {
+    squares = readSum(location, kSquaresSum, RankedTensorType::get({}, b.getF64Type()));
+  } else {
+    const Norms norms = normsOf(gradients);
+    if (norms.parts.empty())
+      return normOfNorms(norms.whole);
+    squares = squaresOf(norms);
+  }
+  return converted(call("aten.sqrt", squares), b.getF32Type());
+}
+
+/// What the current stage adds to the norm.
+void TrainingStepBuilder::addNorm() {
+  phase = Phase::Norm;
+  const auto gradients = gradientsHere();
+  if (gradients.empty())
+    return;
+  const Value squares = squaresOf(normsOf(gradients));
+  squares.setType(RankedTensorType::get({}, b.getF64Type()));
+  create<AccumulateOp>(location, trainingStateName(function, kSquaresSum), squares, ShardingAttr());
+}
+
+void TrainingStepBuilder::update(TrainedWeight &trained, Value gradient, Value gradScale, Value foundInf) {
+  ParamOp weight = trained.weight;
   SmallVector<StringRef> stateNames = optimizerStates(options.optimizer, options.momentum);
   SmallVector<Attribute> states;
+  // Each stage has states of its own.
+  const std::string copy = stage == trained.stages.front() ? "" : "@" + std::to_string(stage);
   for (StringRef state : stateNames)
-    states.push_back(b.getStringAttr(stateName((weight.getName() + "." + state).str())));
+    states.push_back(
+        b.getStringAttr(trainingStateName(function, (weight.getName() + "." + state).str()) + copy));
   auto real = [&](double value) { return b.getF64FloatAttr(value); };
   const bool isSgd = options.optimizer == Optimizer::Sgd;
   create<UpdateWeightOp>(weight.getLoc(), weight, gradient, rate, step, gradScale, foundInf,
@@ -289,7 +330,32 @@ void TrainingStepBuilder::update(ParamOp weight, Value gradient, Value gradScale
   weight->setAttr(kTrainedAttr, b.getUnitAttr());
 }
 
-void TrainingStepBuilder::setResults(Value gradientNorm) {
+/// Updates the weights of the current stage.
+void TrainingStepBuilder::addUpdate() {
+  phase = Phase::Update;
+  const auto gradients = gradientsHere();
+  const Value normalizer = normalizerType ? readSum(location, kNormalizerSum, normalizerType) : Value();
+  auto averaged = [&](Value sum) { return normalizer ? call("aten.div.Tensor", {sum, normalizer}) : sum; };
+  const Value gradientNorm = averaged(globalNorm(gradients));
+  const Value lossSum = averaged(readSum(location, kLossSum, lossType));
+  Value gradScale = normalizer ? normalizer : none();
+  if (options.clipNorm) {
+    const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
+    const Value margin = call("aten.add.Scalar", {gradientNorm, real(1e-6), one});
+    const Value clipDivisor =
+        call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
+    gradScale = normalizer ? call("aten.mul.Tensor", {clipDivisor, normalizer}) : clipDivisor;
+  }
+  const Value isFinite =
+      call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});
+  const Value foundInf = converted(call("aten.logical_not", {isFinite}), b.getF32Type());
+  for (auto [trained, gradient] : gradients)
+    update(*trained, gradient, gradScale, foundInf);
+  if (stage == lossStage)
+    setResults(function->hasAttr(kSplitBatchAttr) ? lossSum : terminator->getOperand(0), gradientNorm);
+}
+
+void TrainingStepBuilder::setResults(Value loss, Value gradientNorm) {
   const Value results[] = {loss, gradientNorm};
   const StringRef names[] = {"loss", "grad_norm"};
   SmallVector<Attribute> tree;
@@ -307,31 +373,20 @@ void TrainingStepBuilder::setResults(Value gradientNorm) {
 }
 
 LogicalResult TrainingStepBuilder::build() {
-  if (failed(findResults()))
+  if (failed(findSums()))
     return failure();
   const auto number = RankedTensorType::get({}, b.getF32Type());
   rate = addStepInput(function, kLearningRateRole, number);
   step = addStepInput(function, kStepRole, number);
-  accumulate();
-  const Value gradientNorm = globalNorm();
-  const Value lossSum =
-      averaged(create<ReadSumOp>(location, loss.getType(), stateName(kLossSum), ShardingAttr()));
-  if (function->hasAttr(kSplitBatchAttr))
-    loss = lossSum;
-  Value gradScale = normalizer ? normalizer : none();
-  if (options.clipNorm) {
-    const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
-    const Value margin = call("aten.add.Scalar", {gradientNorm, real(1e-6), one});
-    const Value clipDivisor =
-        call("aten.clamp_min", {call("aten.div.Scalar", {margin, real(*options.clipNorm)}), real(1)});
-    gradScale = normalizer ? call("aten.mul.Tensor", {clipDivisor, normalizer}) : clipDivisor;
+  for (int64_t own : stages) {
+    stage = own;
+    if (stages.size() > 1)
+      addNorm();
   }
-  const Value isFinite =
-      call("aten.mul.Tensor", {call("aten.isfinite", {gradientNorm}), call("aten.isfinite", {lossSum})});
-  const Value foundInf = converted(call("aten.logical_not", {isFinite}), b.getF32Type());
-  for (auto &[weight, gradient] : gradients)
-    update(weight, gradient, gradScale, foundInf);
-  setResults(gradientNorm);
+  for (int64_t own : stages) {
+    stage = own;
+    addUpdate();
+  }
   return success();
 }
 

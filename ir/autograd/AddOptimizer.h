@@ -26,22 +26,28 @@ struct OptimizerOptions {
   /// The global L2 norm to which gradients are clipped, as torch.nn.utils.clip_grad_norm_ does; nullopt: they
   /// are not.
   std::optional<double> clipNorm;
+  /// Pipeline ranks, over which stages go round robin; 0: each stage has its own.
+  unsigned ranks = 0;
 };
 
 /// Reads `adamw` or `sgd(momentum=0.9, nesterov=true)`: a name, and what differs from the defaults of
 /// torch.optim. Fails with what was found and expected.
 llvm::Expected<OptimizerOptions> parseOptimizer(llvm::StringRef text);
 
-/// Turns a function that `differentiate` made into a training step. Each gradient result becomes a sum over
-/// micro-batches (`cleave.accumulate "grad.fc.weight"`); operations of the phase `update` read the sums and
-/// update the weights.
+/// Turns a function with sums of its gradients (accumulateGradients) into a training step: operations of the
+/// phase `update` read the sums and update the weights.
 ///
 /// Adds the inputs `learning_rate` and `step` (ir/autograd/StepInputs.h). The results become `loss`, computed
 /// with the weights before the update, and `grad_norm` (float32), the global L2 norm before clipping. With
 /// kSplitBatchAttr both are of the whole batch. If loss or norm is not finite, no weight and no optimizer
 /// state changes. Types of the new operations are unknown until `infer-types` has run.
 ///
-/// Fails with a diagnostic if no result is marked as the loss, no gradient is there, or a weight is complex.
+/// Where operations have stages (kStageIndexAttr), each stage updates the weights that it uses, so that a
+/// tied weight is updated in each of its stages, with optimizer states `NAME@STAGE` in all but the first. The
+/// stages add the squares of their norms to one sum, in the phase `norm`. Loss and norm are those of the
+/// stage that makes the loss.
+///
+/// Fails with a diagnostic if there is no sum of a loss.
 mlir::LogicalResult addOptimizer(mlir::func::FuncOp function, const OptimizerOptions &options);
 
 } // namespace cleave

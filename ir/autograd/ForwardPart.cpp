@@ -19,7 +19,7 @@ llvm::DenseSet<Operation *> forwardOperations(func::FuncOp function) {
     if (!function.getResultAttr(result.getOperandNumber(), kGradientAttr))
       require(result.get());
   for (Operation &op : llvm::reverse(body.without_terminator())) {
-    if (!found.contains(&op) && isMemoryEffectFree(&op))
+    if (op.hasAttr(kGradientAttr) || (!found.contains(&op) && isMemoryEffectFree(&op)))
       continue;
     found.insert(&op);
     for (Value value : usedValues(&op))

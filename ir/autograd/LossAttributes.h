@@ -9,7 +9,7 @@ namespace cleave {
 /// On a result: it is the loss whose gradients are among the results.
 inline constexpr llvm::StringLiteral kLossAttr = "cleave.loss";
 
-/// On a result: it is a gradient.
+/// On a result, or on an operation that adds to a sum: it is a gradient.
 inline constexpr llvm::StringLiteral kGradientAttr = "cleave.gradient";
 
 /// On a result, a gradient: the name of its weight, which it is sharded as.

@@ -235,24 +235,11 @@ unsigned Recomputation::run(RecomputeKind kind) {
   return cloneCount;
 }
 
-/// The operation that makes the loss; of a loss that is a sum over micro-batches, that of one of them.
-static Operation *lossOperation(func::FuncOp function, Value result) {
-  auto quotient = result.getDefiningOp<OperatorOp>();
-  auto sum = quotient && quotient->hasAttr(PhaseAttr::name)
-                 ? quotient->getOperand(0).getDefiningOp<ReadSumOp>()
-                 : result.getDefiningOp<ReadSumOp>();
-  if (sum)
-    for (auto term : function.getOps<AccumulateOp>())
-      if (term.getName() == sum.getName())
-        return term.getValue().getDefiningOp();
-  return result.getDefiningOp();
-}
-
 FailureOr<unsigned> recompute(func::FuncOp function, RecomputeKind kind, const SegmentFn &segmentOf) {
   Operation *terminator = function.getBody().front().getTerminator();
   for (OpOperand &result : terminator->getOpOperands())
     if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
-      if (Operation *loss = lossOperation(function, result.get()))
+      if (Operation *loss = result.get().getDefiningOp())
         return Recomputation(function, segmentOf, loss).run(kind);
   return function.emitError() << "found no loss among the results, expected a function with gradients; run "
                               << "differentiate first";

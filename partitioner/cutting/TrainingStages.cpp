@@ -6,6 +6,7 @@
 #include "ir/autograd/LossAttributes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/IRMapping.h"
+#include <set>
 
 using namespace mlir;
 
@@ -21,6 +22,8 @@ std::optional<TrainingStages> TrainingStages::of(func::FuncOp function) {
   bool hasGradients = false;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     hasGradients |= bool(function.getResultAttr(i, kGradientAttr));
+  for (AccumulateOp sum : function.getOps<AccumulateOp>())
+    hasGradients |= sum->hasAttr(kGradientAttr);
   if (!hasGradients)
     return std::nullopt;
   TrainingStages stages(function);
@@ -83,6 +86,9 @@ llvm::DenseSet<Operation *> TrainingStages::weightOperations() {
     if (Operation *maker = result.get().getDefiningOp();
         maker && function.getResultAttr(result.getOperandNumber(), kGradientAttr))
       open.push_back({maker, false});
+  for (AccumulateOp sum : function.getOps<AccumulateOp>())
+    if (isBackward(sum))
+      open.push_back({sum, false});
   while (!open.empty()) {
     auto [op, isInFront] = open.pop_back_val();
     const OpSemantics &semantics = semanticsOf(op);
@@ -91,7 +97,7 @@ llvm::DenseSet<Operation *> TrainingStages::weightOperations() {
         (isInFront && !semantics.isView))
       continue;
     found.insert(op);
-    const bool isProduct = !semantics.isView && !semantics.mayBeView && !semantics.isElementwise;
+    const bool isProduct = isa<OperatorOp>(op) && !semantics.isView && !semantics.mayBeView && !semantics.isElementwise;
     for (Value operand : op->getOperands())
       if (Operation *maker = operand.getDefiningOp())
         open.push_back({maker, isInFront || isProduct});
@@ -111,14 +117,14 @@ void TrainingStages::assignBackward() {
   const llvm::DenseSet<Operation *> ofWeights = weightOperations();
   Builder b(function.getContext());
   for (Operation &op : llvm::reverse(body.without_terminator())) {
-    if (!isBackward(&op))
+    if (!isBackward(&op) || isa<AccumulateOp>(op))
       continue;
     int64_t stage = 0;
     if (auto number = forwardNumberOf(&op))
       if (auto known = stageOfNumber.find(*number); known != stageOfNumber.end())
         stage = known->second;
     for (Operation *user : op.getUsers())
-      if (Operation *here = body.findAncestorOpInBlock(*user); isBackward(here))
+      if (Operation *here = body.findAncestorOpInBlock(*user); isBackward(here) && !isa<AccumulateOp>(here))
         stage = std::max(stage, stageOf(here).value_or(0));
     for (Value value : usedValues(&op))
       if (Operation *maker = value.getDefiningOp(); maker && forwardPart.contains(maker))
@@ -126,13 +132,54 @@ void TrainingStages::assignBackward() {
     // What goes to another stage, as a term of the gradient of a tied weight does, is sent as other
     // gradients.
     const bool isOfWeight = ofWeights.contains(&op) && llvm::all_of(op.getUsers(), [&](Operation *user) {
-                              return user == body.getTerminator() ||
+                              return user == body.getTerminator() || isa<AccumulateOp>(user) ||
                                      (stageOf(user) == stage && phaseOf(user) == Phase::BackwardWeight);
                             });
     op.setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
     op.setAttr(PhaseAttr::name,
                PhaseAttr::get(b.getContext(), isOfWeight ? Phase::BackwardWeight : Phase::BackwardInput));
   }
+  placeSums();
+  mergeLonePhases();
+}
+
+/// Adds each term where it is made; what no operation of a stage makes, in the last one.
+void TrainingStages::placeSums() {
+  Builder b(function.getContext());
+  int64_t last = 0;
+  for (Operation &op : function.getBody().front().without_terminator())
+    last = std::max(last, stageOf(&op).value_or(0));
+  for (AccumulateOp sum : function.getOps<AccumulateOp>()) {
+    if (!isBackward(sum))
+      continue;
+    Operation *maker = sum.getValue().getDefiningOp();
+    auto stage = maker ? stageOf(maker) : std::nullopt;
+    sum->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage.value_or(last)));
+    if (stage && isBackward(maker))
+      sum->setAttr(PhaseAttr::name, maker->getAttr(PhaseAttr::name));
+  }
+}
+
+/// A stage has gradients of weights beside gradients of inputs alone: without the latter, the former take
+/// their place.
+void TrainingStages::mergeLonePhases() {
+  std::set<int64_t> withInputs;
+  SmallVector<Operation *> ofWeights;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    const int64_t stage = stageOf(&op).value_or(-1);
+    if (phaseOf(&op) == Phase::BackwardInput)
+      withInputs.insert(stage);
+    if (phaseOf(&op) != Phase::BackwardWeight)
+      continue;
+    ofWeights.push_back(&op);
+    // Gradients of later stages come as inputs.
+    for (Value value : usedValues(&op))
+      if (Operation *maker = value.getDefiningOp(); maker && phaseOf(maker) == Phase::BackwardInput)
+        withInputs.insert(stage);
+  }
+  for (Operation *op : ofWeights)
+    if (!withInputs.count(*stageOf(op)))
+      op->setAttr(PhaseAttr::name, PhaseAttr::get(function.getContext(), Phase::BackwardInput));
 }
 
 } // namespace cleave

@@ -16,13 +16,10 @@
 
 namespace cleave {
 
-/// On an operation: its pipeline stage, by assign-stages.
-inline constexpr llvm::StringLiteral kStageIndexAttr = "cleave.stage_index";
-
-/// A function to which `differentiate` has added gradients (kGradientAttr).
+/// A function with gradients (kGradientAttr): results, or terms that are added to sums.
 class TrainingStages {
 public:
-  /// Nothing if no result is a gradient. The function must outlive the result.
+  /// Nothing if there is no gradient. The function must outlive the result.
   static std::optional<TrainingStages> of(mlir::func::FuncOp function);
 
   /// A copy without backward operations and gradients, to be cut.
@@ -32,7 +29,8 @@ public:
   /// The backward operations of an operation of the copy.
   llvm::ArrayRef<mlir::Operation *> backwardOf(mlir::Operation *copied) const;
   /// Given the stages of forward operations (kStageIndexAttr): sets those of backward operations, and their
-  /// phases: backward_weight if only gradients of weights depend on the operation, else backward_input.
+  /// phases: backward_weight if only gradients of weights depend on the operation, else backward_input. An
+  /// operation that adds to a sum is where its term is.
   ///
   /// A backward operation has the stage of its forward operation, or a later one: that of a forward value
   /// that it reads, or of a backward operation that reads what it gives.
@@ -43,6 +41,8 @@ private:
   void makeCopy();
   bool isBackward(mlir::Operation *op) const;
   llvm::DenseSet<mlir::Operation *> weightOperations();
+  void placeSums();
+  void mergeLonePhases();
 
   mlir::func::FuncOp function;
   llvm::DenseSet<mlir::Operation *> forwardPart;

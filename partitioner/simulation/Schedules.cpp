@@ -259,13 +259,23 @@ void appendUpdates(plan::Schedule &schedule, const plan::Plan &plan) {
       schedule.ranks[rank]->actions.push_back(std::move(action));
     }
   };
-  for (auto [index, bucket] : llvm::enumerate(plan.buckets))
-    for (const auto &part : bucket->parts)
-      act(part->stage, ActionKind::Reduce, index);
-  for (const auto &program : plan.programs)
-    if (program->signature == schedule.signature && program->phase == plan::Phase::Update &&
-        program->tp_rank == 0)
-      act(program->stage, ActionKind::Update, 0);
+  const std::set<uint32_t> ofNorm = plan::bucketsOfNorm(plan, schedule.signature);
+  auto reduce = [&](bool isOfNorm) {
+    for (auto [index, bucket] : llvm::enumerate(plan.buckets))
+      for (const auto &part : bucket->parts)
+        if ((ofNorm.count(index) != 0) == isOfNorm)
+          act(part->stage, ActionKind::Reduce, index);
+  };
+  auto run = [&](ActionKind kind) {
+    for (const auto &program : plan.programs)
+      if (program->signature == schedule.signature && program->phase == plan::phaseOf(kind) &&
+          program->tp_rank == 0)
+        act(program->stage, kind, 0);
+  };
+  reduce(/*isOfNorm=*/false);
+  run(ActionKind::Norm);
+  reduce(/*isOfNorm=*/true);
+  run(ActionKind::Update);
 }
 
 plan::Schedule gpipe(const Pipeline &pipeline) {

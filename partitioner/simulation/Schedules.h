@@ -73,7 +73,8 @@ llvm::StringRef nameOf(TrainingSchedule kind);
 std::optional<TrainingSchedule> trainingScheduleNamed(llvm::StringRef name);
 
 /// Appends what a training step does when all gradients are there: each rank reduces the buckets of its
-/// stages, in the order of the plan, and updates its stages. `plan` has programs and buckets.
+/// stages, in the order of the plan, adds its part of the norm, reduces that, and updates its stages. `plan`
+/// has programs and buckets.
 void appendUpdates(plan::Schedule &schedule, const plan::Plan &plan);
 
 /// \returns an error if the kind allows one stage per pipeline rank (1F1B, ZB-H1) and there are more.

@@ -17,9 +17,6 @@ namespace cleave::runtime {
 using llvm::Error;
 using plan::ActionKind;
 
-/// True for actions that happen once in a request, not once for each micro-batch.
-static bool isOnce(ActionKind kind) { return kind == ActionKind::Update || kind == ActionKind::Reduce; }
-
 static std::string where(uint32_t rank, uint32_t stage) {
   return "rank " + std::to_string(rank) + " (stage " + std::to_string(stage) + "): ";
 }
@@ -159,7 +156,7 @@ void Rank::execute(Request &request, uint32_t signature) {
       break;
     // A small batch has fewer micro-batches than the plan; all ranks of one data-parallel index skip the same
     // ones. Reductions and updates are for all of them.
-    if (resolved.microbatch >= request.microbatches.count() && !isOnce(resolved.action->kind))
+    if (resolved.microbatch >= request.microbatches.count() && !plan::isOnce(resolved.action->kind))
       continue;
     if (request.captures && request.captures->skips(*resolved.action))
       continue;
@@ -282,18 +279,18 @@ void Rank::compute(Request &request, const Part &part, const ResolvedAction &res
       resolved.program->receive(flow, microbatch, moved);
     }
   std::array<Communicator *, 2> groups = {};
-  // Data-parallel ranks meet in updates alone.
-  const size_t axes = resolved.action->kind == ActionKind::Update ? 2 : 1;
+  const bool isOnce = plan::isOnce(resolved.action->kind);
+  // Data-parallel ranks meet once a request alone.
+  const size_t axes = isOnce ? 2 : 1;
   for (size_t axis = 0; axis < axes; ++axis)
     if (ownGroups[axis])
       groups[axis] = &request.exchange().communicatorOf(index, *ownGroups[axis]);
   if (resolved.action->kind == ActionKind::Update) {
     TORCH_CHECK(!request.refusesNan, "no operator before the update makes a NaN");
     request.beginUpdate();
-    resolved.program->run(request, groups, microbatch, /*global=*/0, plan::dpRankOf(plan, index) == 0);
-  } else {
-    resolved.program->run(request, groups, microbatch, resolved.microbatch, /*givesOutputs=*/true);
   }
+  resolved.program->run(request, groups, microbatch, isOnce ? 0 : resolved.microbatch,
+                        !isOnce || plan::dpRankOf(plan, index) == 0);
   // Then the GPU's time counts for this stage; otherwise the thread continues while the GPU works.
   if (options.traced)
     synchronize(worker.device());

@@ -67,6 +67,7 @@ struct Session::Impl {
   llvm::Error endSequence(uint64_t sequence);
   llvm::Expected<TrainedTensors> trainedTensors();
   llvm::Error restore(const TrainedTensors &tensors);
+  llvm::Error restoreState(uint32_t index, const at::Tensor &whole, StateValues &values);
   /// Executes the commands of rank 0, until that closes its session.
   llvm::Error serve();
   /// Leaves the run, once.

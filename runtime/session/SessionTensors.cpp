@@ -1,6 +1,7 @@
 //===- SessionTensors.cpp - What training has changed in a session --------===//
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/Groups.h"
+#include "codegen/plan/PlanQueries.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/TensorParts.h"
 #include "runtime/session/SessionImpl.h"
@@ -106,7 +107,9 @@ Expected<TrainedTensors> Session::Impl::trainedTensors() {
   for (uint32_t tpRank = 0; tpRank < plan->mesh->tp; ++tpRank)
     values.push_back(states.ofSession(/*position=*/tpRank));
   for (uint32_t state = 0; state < plan->states.size(); ++state)
-    if (at::Tensor whole = wholeOf(*plan->states[state], state, values); whole.defined())
+    if (copiedState(*plan, state))
+      continue;
+    else if (at::Tensor whole = wholeOf(*plan->states[state], state, values); whole.defined())
       tensors.states.push_back({plan->states[state]->name, std::move(whole)});
   return tensors;
 }
@@ -119,6 +122,21 @@ static Error checkLike(const llvm::Twine &what, const at::Tensor &found, at::Sca
     return Error::success();
   return llvm::createStringError(what + ": found " +
                                  c10::str(found.scalar_type(), found.sizes(), ", expected ", dtype, wanted));
+}
+
+/// Adds the parts of a state that the ranks of its stage hold.
+Error Session::Impl::restoreState(uint32_t index, const at::Tensor &whole, StateValues &values) {
+  const plan::State &state = *plan->states[index];
+  if (auto sizes = fixedSizes(state))
+    if (Error error = checkLike("state '" + state.name + "'", whole, *scalarTypeOf(state.type->dtype), *sizes))
+      return error;
+  const std::vector<uint32_t> &holders = plan->stages[state.stage]->ranks;
+  for (uint32_t position = 0; position < holders.size(); ++position)
+    values[{0, position, index, 0}] =
+        partOf(whole, rangesOf(state, plan::tpRankOf(*plan, holders[position])))
+            .to(ranks[holders[position]]->device().device(), whole.scalar_type(),
+                /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+  return Error::success();
 }
 
 Error Session::Impl::restore(const TrainedTensors &tensors) {
@@ -162,17 +180,10 @@ Error Session::Impl::restore(const TrainedTensors &tensors) {
     auto index = indices.find(state.name);
     if (index == indices.end())
       return llvm::createStringError("state '" + state.name + "' is not in the plan");
-    const plan::State &own = *plan->states[index->second];
-    if (auto sizes = fixedSizes(own))
-      if (Error error =
-              checkLike("state '" + state.name + "'", state.tensor, *scalarTypeOf(own.type->dtype), *sizes))
-        return error;
-    const std::vector<uint32_t> &holders = plan->stages[own.stage]->ranks;
-    for (uint32_t position = 0; position < holders.size(); ++position)
-      values[{0, position, index->second, 0}] =
-          partOf(state.tensor, rangesOf(own, plan::tpRankOf(*plan, holders[position])))
-              .to(ranks[holders[position]]->device().device(), state.tensor.scalar_type(),
-                  /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+    for (uint32_t own = 0; own < plan->states.size(); ++own)
+      if (own == index->second || copiedState(*plan, own) == index->second)
+        if (Error error = restoreState(own, state.tensor, values))
+          return error;
   }
   for (auto &[own, given] : copies)
     own.copy_(given);

@@ -2,6 +2,7 @@
 #include "runtime/training/Trainer.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/PlanQueries.h"
 #include "random/SplitMix.h"
 #include "runtime/base/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
@@ -170,8 +171,8 @@ Expected<std::vector<NamedTensor>> Trainer::weights() {
 
 /// The first state of the session that has no value in the checkpoint; null if there is none.
 static const plan::State *missingState(const plan::Plan &plan, llvm::ArrayRef<NamedTensor> states) {
-  for (const auto &state : plan.states)
-    if (state->scope == plan::StateScope::Session &&
+  for (auto [index, state] : llvm::enumerate(plan.states))
+    if (state->scope == plan::StateScope::Session && !copiedState(plan, index) &&
         llvm::none_of(states, [&](const NamedTensor &given) { return given.name == state->name; }))
       return state.get();
   return nullptr;

@@ -76,14 +76,12 @@ private:
   std::optional<plan::OutputDirectory> directory;
 };
 
-/// Gradients are not summed over data-parallel ranks yet, and weights of several stages not updated.
+/// Gradients are not summed over data-parallel ranks yet.
 static llvm::Error checkGradientOptions(const CompileOptions &options, const PipelineShape &shape) {
   if (!options.gradients)
     return llvm::Error::success();
   const std::pair<bool, const char *> refused[] = {
       {shape.search.has_value(), "--mesh auto, expected a mesh"},
-      {options.gradients->update && (shape.pipelineParallelSize > 1 || shape.stages > 1),
-       "pipeline stages, expected tp=N alone"},
       {shape.dataParallelSize > 1, "data-parallel ranks, expected one"},
       {shape.microbatches == 0, "--microbatches auto, expected a number"},
       {shape.microbatches > 1 && !options.gradients->update,

@@ -64,17 +64,18 @@ private:
 static bool isPass(const TimedAction &timed) { return timed.action.kind <= ActionKind::BackwardWeight; }
 
 static llvm::StringRef classOf(ActionKind kind) {
-  static constexpr llvm::StringRef kClasses[] = {"forward", "backward", "weight",  "update", "send",
-                                                 "receive", "send",     "receive", "reduce"};
+  static constexpr llvm::StringRef kClasses[] = {"forward", "backward", "weight", "update",  "update",
+                                                 "send",    "receive",  "send",   "receive", "reduce"};
   return kClasses[static_cast<size_t>(kind)];
 }
 
 /// Text of a legend entry.
 static llvm::StringRef wordsOf(ActionKind kind) {
   static constexpr llvm::StringRef kWords[] = {
-      "forward pass",       "backward pass for inputs", "backward pass for weights",
-      "updates weights",    "sends, or waits to",       "receives, or waits to",
-      "sends, or waits to", "receives, or waits to",    "sums gradients"};
+      "forward pass",          "backward pass for inputs", "backward pass for weights",
+      "norm of gradients",     "updates weights",          "sends, or waits to",
+      "receives, or waits to", "sends, or waits to",       "receives, or waits to",
+      "sums gradients"};
   return kWords[static_cast<size_t>(kind)];
 }
 

@@ -214,17 +214,23 @@ std::vector<std::string> noteDevicesLeft(const CompileOptions &options, const Pi
 llvm::Error checkScheduleName(StringRef name) {
   if (llvm::is_contained({"1f1b", "zb-h1"}, name))
     return wrongUsage("--schedule " + name +
-                      ": orders backward passes, and plans of this version have none; use " +
+                      ": orders backward passes, which plans without --train or --gradients do not have; use " +
                       "gpipe or interleaved");
   if (!llvm::is_contained({"", "gpipe", "interleaved", "auto"}, name))
     return wrongUsage("--schedule " + name + ": not a schedule; use gpipe, interleaved or auto");
   return llvm::Error::success();
 }
 
-static llvm::Error checkTraining(const CompileOptions &options) {
-  if (!llvm::is_contained({"", "auto", "gpipe", "1f1b", "interleaved", "zb-h1"}, options.schedule))
-    return wrongUsage("--schedule " + options.schedule +
+static llvm::Error checkTrainingSchedule(StringRef name) {
+  if (!llvm::is_contained({"", "auto", "gpipe", "1f1b", "interleaved", "zb-h1"}, name))
+    return wrongUsage("--schedule " + name +
                       ": not a schedule of training; use gpipe, 1f1b, interleaved, zb-h1 or auto");
+  return llvm::Error::success();
+}
+
+static llvm::Error checkTraining(const CompileOptions &options) {
+  if (auto error = checkTrainingSchedule(options.schedule))
+    return error;
   const TrainingChoice &choice = *options.training;
   if (!llvm::is_contained({"auto", "none", "selective", "full"}, choice.recompute))
     return wrongUsage("--recompute " + choice.recompute + ": found \"" + choice.recompute +
@@ -290,7 +296,9 @@ static std::vector<uint32_t> stagesPerRank(StringRef schedule, bool isOpen) {
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   if (auto error = checkPipelineWords(options))
     return error;
-  if (auto error = options.training ? checkTraining(options) : checkScheduleName(options.schedule))
+  if (auto error = options.training    ? checkTraining(options)
+                   : options.gradients ? checkTrainingSchedule(options.schedule)
+                                       : checkScheduleName(options.schedule))
     return error;
   if (!llvm::is_contained({"traced", "bf16"}, options.dtype))
     return wrongUsage("--dtype " + options.dtype + ": found \"" + options.dtype +

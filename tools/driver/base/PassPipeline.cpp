@@ -69,13 +69,15 @@ static std::string exactly(double number) {
   return text;
 }
 
-static std::string updatePass(const UpdateOptions &options) {
+static std::string updatePasses(const UpdateOptions &options, const PipelineShape &shape) {
   std::string text = "add-optimizer{optimizer='" + options.optimizer + "'";
+  if (shape.pipelineParallelSize != shape.stages)
+    text += " ranks=" + std::to_string(shape.pipelineParallelSize);
   if (!options.noDecay.empty())
     text += " no-decay=" + llvm::join(options.noDecay, ",");
   if (options.clipNorm)
     text += " clip-norm=" + exactly(*options.clipNorm);
-  return text + "}";
+  return text + "},infer-types";
 }
 
 /// \param batch  the dimension that micro-batches split; empty if there is one.
@@ -101,11 +103,12 @@ static std::string gradientPasses(const GradientOptions &options, StringRef batc
   return passes + ",fold-sizes,canonicalize,cse,infer-types";
 }
 
-/// The passes of a training step, behind those that split it: gradients are those of a rank's shards.
+/// The passes of a training step between those that shard and those that cut it: gradients are those of a
+/// rank's shards.
 static std::string stepPasses(const GradientOptions &options) {
   std::string passes;
   if (options.update)
-    passes = updatePass(*options.update) + ",canonicalize,cse,infer-types";
+    passes = "accumulate-gradients,canonicalize,cse,infer-types";
   // Last: cse would merge what is computed again with the forward pass.
   std::vector<std::string> modules;
   std::string kinds;
@@ -167,6 +170,8 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
                          " microbatches=" + std::to_string(shape.microbatches);
   if (!shape.batch.empty())
     schedule += " batch=" + shape.batch;
+  if (options.gradients && !options.schedule.empty() && options.schedule != "auto")
+    schedule += " order=" + options.schedule;
   if (!options.machine.empty()) {
     assign += " machine=" + options.machine;
     schedule += " machine=" + options.machine;
@@ -181,7 +186,10 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
   }
   if (shape.cutWork)
     assign += " steps=" + std::to_string(*shape.cutWork);
-  return assign + "}," + schedule + "},split-stages";
+  // Behind the cut, which says what each stage updates.
+  const std::string update =
+      options.gradients && options.gradients->update ? updatePasses(*options.gradients->update, shape) + "," : "";
+  return assign + "}," + update + schedule + "},split-stages";
 }
 
 /// The passes of a pipeline text, each with its options.

@@ -1,8 +1,8 @@
 // Random functions, split at random over tensor-parallel ranks and cut into stages: what is said of a cut
 // before the split is what the rank that holds most is predicted to hold.
+#include "ir/Cleave.h"
 #include "partitioner/memory/CutMemoryPredictor.h"
 #include "mlir/Parser/Parser.h"
-#include "partitioner/cutting/TrainingStages.h"
 #include "partitioner/memory/SpecializeRank.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
