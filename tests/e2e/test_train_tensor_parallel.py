@@ -171,7 +171,6 @@ def test_indices_outside_are_refused_by_some_rank(name, value, trace_model, tmp_
 
 
 @pytest.mark.parametrize("options, said", [
-    (("--mesh", "pp=2"), "found pipeline stages, expected tp=N alone"),
     (("--mesh", "dp=2"), "found data-parallel ranks, expected one"),
     (("--mesh", "auto", "--devices", "2"), "found --mesh auto, expected a mesh"),
     (("--mesh", "tp=1000"), "--mesh tp=1000: found no weight that 1000 ranks can split")])

@@ -20,7 +20,12 @@ SEED = 977
 # Options of compile.
 MESHES = {"tp=2": ("--mesh", "tp=2"), "tp=3": ("--mesh", "tp=3"), "tp=4": ("--mesh", "tp=4"),
           "tp=2, 2 micro-batches": ("--mesh", "tp=2", "--microbatches", "2"),
-          "tp=2, recomputed": ("--mesh", "tp=2", "--recompute", "full")}
+          "tp=2, recomputed": ("--mesh", "tp=2", "--recompute", "full"),
+          "pp=2": ("--mesh", "pp=2"), "pp=3,tp=2": ("--mesh", "pp=3,tp=2"), "pp=2, recomputed": ("--mesh", "pp=2", "--recompute", "full"),
+          "pp=2, 1f1b": ("--mesh", "pp=2", "--microbatches", "2", "--schedule", "1f1b"),
+          "pp=2, zb-h1": ("--mesh", "pp=2", "--microbatches", "2", "--schedule", "zb-h1"),
+          "pp=2,tp=2, gpipe": ("--mesh", "pp=2,tp=2", "--microbatches", "2", "--schedule", "gpipe"),
+          "pp=2, interleaved": ("--mesh", "pp=2", "--microbatches", "2", "--schedule", "interleaved")}
 DIFFERS = "the plan differs"
 
 

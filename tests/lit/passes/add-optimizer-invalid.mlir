@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --add-optimizer --verify-diagnostics --split-input-file
+// RUN: cleave-opt %s --accumulate-gradients --verify-diagnostics --split-input-file
 // RUN: not cleave-opt %s --add-optimizer="optimizer=lion" 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not cleave-opt %s --add-optimizer="optimizer='adam(momentum=0.9)'" 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not cleave-opt %s --add-optimizer="optimizer='adam(beta1=1)'" 2>&1 | FileCheck %s --check-prefix=RANGE

@@ -1,5 +1,5 @@
-// RUN: cleave-opt %s --split-input-file --add-optimizer="clip-norm=2" --infer-types --canonicalize --cse | FileCheck %s
-// RUN: cleave-opt %s --split-input-file --add-optimizer --infer-types | FileCheck %s --check-prefix=PLAIN
+// RUN: cleave-opt %s --split-input-file --accumulate-gradients --add-optimizer="clip-norm=2" --infer-types --canonicalize --cse | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --accumulate-gradients --add-optimizer --infer-types | FileCheck %s --check-prefix=PLAIN
 // Where micro-batches accumulate, the loss is that of the batch, read in the update; it, the norm and the gradients are divided by
 // the sum of the normalizers.
 

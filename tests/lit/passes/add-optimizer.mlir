@@ -1,7 +1,7 @@
-// RUN: cleave-opt %s --add-optimizer="optimizer='adamw(weight_decay=0.1, beta2=0.95)' no-decay=b clip-norm=2" --infer-types --canonicalize --cse | FileCheck %s
-// RUN: cleave-opt %s --add-optimizer="optimizer='sgd(momentum=0.9, nesterov=true)' clip-norm=2" | FileCheck %s --check-prefix=SGD
-// RUN: cleave-opt %s --add-optimizer="optimizer=sgd" --infer-types | FileCheck %s --check-prefix=PLAIN
-// RUN: cleave-opt %s --add-optimizer --infer-types --assign-stages --split-stages | FileCheck %s --check-prefix=SPLIT
+// RUN: cleave-opt %s --accumulate-gradients --add-optimizer="optimizer='adamw(weight_decay=0.1, beta2=0.95)' no-decay=b clip-norm=2" --infer-types --canonicalize --cse | FileCheck %s
+// RUN: cleave-opt %s --accumulate-gradients --add-optimizer="optimizer='sgd(momentum=0.9, nesterov=true)' clip-norm=2" | FileCheck %s --check-prefix=SGD
+// RUN: cleave-opt %s --accumulate-gradients --add-optimizer="optimizer=sgd" --infer-types | FileCheck %s --check-prefix=PLAIN
+// RUN: cleave-opt %s --accumulate-gradients --assign-stages --add-optimizer --infer-types --split-stages | FileCheck %s --check-prefix=SPLIT
 // A step adds gradients where they are made, and changes the weights in the update. Outputs other than the loss go.
 
 // CHECK-LABEL: func.func @step(

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --pass-pipeline='builtin.module(func.func(differentiate{for-optimizer=true},fold-sizes,canonicalize,cse,infer-types),propagate-sharding,func.func(insert-reshards,partition-spmd,optimize-collectives,canonicalize,cse,infer-types,add-optimizer{clip-norm=1},canonicalize,cse,infer-types))' | FileCheck %s
+// RUN: cleave-opt %s --pass-pipeline='builtin.module(func.func(differentiate{for-optimizer=true},fold-sizes,canonicalize,cse,infer-types),propagate-sharding,func.func(insert-reshards,partition-spmd,optimize-collectives,canonicalize,cse,infer-types,accumulate-gradients,add-optimizer{clip-norm=1},canonicalize,cse,infer-types))' | FileCheck %s
 // A training step over two tensor-parallel ranks: rows of a table, columns and rows of two layers, classes of the last one. Each rank
 // keeps gradients and optimizer states of its own shards.
 

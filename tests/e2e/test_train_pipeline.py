@@ -1,0 +1,83 @@
+"""Training over pipeline stages: three steps as PyTorch's, the same bits by every schedule, and whole checkpoints."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import cleave, refused
+from test_gradients import MODELS
+from test_train_tensor_parallel import MORE, check_same, compiled, one_thread, trained, traced  # noqa: F401, fixtures
+
+SCHEDULES = {"gpipe": ("--schedule", "gpipe"), "1f1b": ("--schedule", "1f1b"), "zb-h1": ("--schedule", "zb-h1")}
+
+
+@pytest.mark.parametrize("model", [*MODELS, *MORE])
+def test_three_steps_are_those_of_pytorch(model, traced, tmp_path):  # noqa: F811
+    given = traced(model)
+    for mesh in "pp=2", "pp=3,tp=2":
+        done = cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", mesh, "--clip-norm", 1, "--verify", "-o",
+                      tmp_path / "plan")
+        assert "same as the original" in done.out
+
+
+@pytest.mark.parametrize("options", [("--microbatches", "4"), ("--microbatches", "4", "--schedule", "gpipe"),
+                                     ("--microbatches", "4", "--schedule", "zb-h1"), ("--microbatches", "4", "--recompute", "full"),
+                                     ("--microbatches", "4", "--schedule", "interleaved"), ("--recompute", "minimum-cut"),
+                                     ("--optimizer", "sgd(momentum=0.9, nesterov=true)"), ("--trainable", "*.h.1.*")])
+def test_options(options, traced, tmp_path):  # noqa: F811
+    model = traced("hf:gpt2")
+    done = cleave("compile", model.path, "--inputs", model.inputs, "--train", "--mesh", "pp=2", *options, "--verify", "-o",
+                  tmp_path / "plan")
+    assert "same as the original" in done.out
+
+
+@pytest.mark.parametrize("model, mesh", [("hf:gpt2", "pp=2"), ("hf:mixtral", "pp=3"), ("hf:t5", "pp=2,tp=2")])
+def test_schedules_give_the_same_bits(model, mesh, traced, tmp_path):  # noqa: F811
+    given = traced(model)
+    found = {name: trained(compiled(given, tmp_path, "--mesh", mesh, "--microbatches", "4", *options, name=f"{name}.plan"), given.inputs)
+             for name, options in SCHEDULES.items()}
+    for other in found.values():
+        assert other[0]["losses"] == found["gpipe"][0]["losses"]
+        assert other[0]["gradient_norms"] == found["gpipe"][0]["gradient_norms"]
+        assert all(torch.equal(value, found["gpipe"][1][name]) for name, value in other[1].items())
+    alone = trained(compiled(given, tmp_path, "--microbatches", "4", name="alone.plan"), given.inputs)
+    check_same(found["1f1b"], alone)
+
+
+def test_checkpoints_are_whole(traced, tmp_path):  # noqa: F811
+    """Of one mesh, resumed on another: a tied weight has one optimizer state in the file, two in the stages."""
+    model = traced("hf:gpt2")
+    meshes = "pp=1", "pp=2", "pp=2,tp=2"
+    plans = [compiled(model, tmp_path, "--mesh", mesh, "--optimizer", "sgd(momentum=0.9)", name=f"{mesh}.plan") for mesh in meshes]
+    alone, *split = [trained(plan, model.inputs, "--checkpoint", plan.with_suffix(".checkpoint")) for plan in plans]
+    for found in split:
+        check_same(found, alone)
+    kept = [{name: value.shape for name, value in load_file(plan.with_suffix(".checkpoint")).items()} for plan in plans]
+    assert kept[1:] == [kept[0]] * 2
+    whole = trained(plans[1], model.inputs, steps=8)
+    again = trained(plans[1], model.inputs, "--checkpoint", plans[1].with_suffix(".checkpoint"), "--resume", steps=8)
+    assert all(torch.equal(value, again[1][name]) for name, value in whole[1].items())
+    check_same(trained(plans[2], model.inputs, "--checkpoint", plans[0].with_suffix(".checkpoint"), "--resume", steps=8),
+               (again[0], whole[1]))
+
+
+def test_all_stages_skip_what_is_not_finite(traced, tmp_path):  # noqa: F811
+    """A loss that is not finite, known to the last stage alone, changes no weight of the first."""
+    model = traced("hf:gpt2")
+    plan = compiled(model, tmp_path, "--mesh", "pp=2", "--optimizer", "sgd")
+    before = trained(plan, model.inputs, steps=1, lr=0)[1]
+    done = cleave("train", plan, "--data", model.inputs, "--steps", 6, "--lr", 1e30, "--skip-nonfinite", "--output",
+                  tmp_path / "after.safetensors", "--json").json()
+    after = load_file(tmp_path / "after.safetensors")
+    assert before.keys() == after.keys() and done["skipped_steps"]
+    assert all(value.isfinite().all() for value in after.values())
+
+
+@pytest.mark.parametrize("options, said", [
+    (("--mesh", "pp=2", "--schedule", "fast"), "not a schedule of training; use gpipe, 1f1b, interleaved, zb-h1 or auto"),
+    (("--mesh", "pp=200"), "stages")])
+def test_refused(options, said, traced, tmp_path):  # noqa: F811
+    model = traced("hf:gpt2")
+    status = 2 if "--schedule" in options else 1
+    assert said in refused(tmp_path, "compile", model.path, "--inputs", model.inputs, "--train", *options, "-o", tmp_path / "plan",
+                           status=status)
