@@ -127,9 +127,9 @@ private:
   std::set<ProgramKey> programs;
   /// By stage: the sums over a step that its programs add to or read.
   std::map<uint32_t, std::set<uint32_t>> sums;
-  const std::set<uint32_t> ofNorm;
   /// By stage: stages that send to it, and stages that it sends to; activations, and gradients.
   std::vector<std::vector<uint32_t>> sources, targets, gradientSources, gradientTargets;
+  const std::set<uint32_t> ofNorm;
   std::vector<size_t> next;
   std::vector<uint32_t> awake;
   std::set<Done> done;
@@ -140,7 +140,7 @@ private:
 
 Simulation::Simulation(const Plan &plan, const Schedule &schedule)
     : plan(plan), schedule(schedule), sources(plan.stages.size()), targets(sources), gradientSources(sources),
-      gradientTargets(sources), next(plan.mesh->pp), ofNorm(bucketsOfNorm(plan, schedule.signature)) {
+      gradientTargets(sources), ofNorm(bucketsOfNorm(plan, schedule.signature)), next(plan.mesh->pp) {
   for (const auto &program : plan.programs)
     if (program->signature == schedule.signature) {
       programs.insert({program->stage, program->phase});
@@ -245,9 +245,10 @@ std::string Simulation::missingForReduction(uint32_t stage, uint32_t bucket) con
   for (uint32_t other = 0; other < plan.stages.size(); ++other) {
     if (pipelineRankOf(plan, other) != pipelineRankOf(plan, stage) || !uses(other, *plan.buckets[bucket]))
       continue;
-    std::string before = isOfNorm ? missingRuns(other, {ActionKind::Norm})
-                                  : missingRuns(other, {ActionKind::Forward, ActionKind::BackwardInput,
-                                                        ActionKind::BackwardWeight});
+    std::string before = ofNorm.count(bucket)
+                             ? missingRuns(other, {ActionKind::Norm})
+                             : missingRuns(other, {ActionKind::Forward, ActionKind::BackwardInput,
+                                                   ActionKind::BackwardWeight});
     if (!before.empty())
       return before;
   }

@@ -115,7 +115,7 @@ public:
 private:
   LogicalResult findSums();
   /// Stages of the operations that use a value, one for each pipeline rank.
-  SmallVector<int64_t, 1> stagesThatUse(Value value) const;
+  SmallVector<int64_t, 1> stagesThatUse(Value value);
   Value constant(Type type, Attribute value) { return b.create<ConstantOp>(location, type, value); }
   Value real(double value) { return constant(b.getF64Type(), b.getF64FloatAttr(value)); }
   Value none() { return constant(b.getNoneType(), b.getUnitAttr()); }
@@ -207,7 +207,7 @@ static std::optional<int64_t> stageOf(Operation *op) {
   return stage ? std::optional(stage.getInt()) : std::nullopt;
 }
 
-SmallVector<int64_t, 1> TrainingStepBuilder::stagesThatUse(Value value) const {
+SmallVector<int64_t, 1> TrainingStepBuilder::stagesThatUse(Value value) {
   std::set<int64_t> found;
   SmallVector<Operation *> open(value.getUsers());
   llvm::SmallPtrSet<Operation *, 8> seen;
@@ -305,7 +305,7 @@ void TrainingStepBuilder::addNorm() {
   const auto gradients = gradientsHere();
   if (gradients.empty())
     return;
-  const Value squares = squaresOf(normsOf(gradients));
+  Value squares = squaresOf(normsOf(gradients));
   squares.setType(RankedTensorType::get({}, b.getF64Type()));
   create<AccumulateOp>(location, trainingStateName(function, kSquaresSum), squares, ShardingAttr());
 }
