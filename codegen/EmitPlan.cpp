@@ -44,6 +44,7 @@ private:
   FailureOr<plan::Schedule> scheduleFor(func::FuncOp function, uint32_t signature);
   void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
   void addMemory(plan::Prediction &prediction, StageOp stage, const Microbatch &microbatch, uint32_t tpRank);
+  void addMemoryOverTime(const plan::Schedule &schedule);
   void addNotes(func::FuncOp function, const InferredValues &inferred);
   void addShardingGroups(func::FuncOp function);
   void addWeights();
@@ -55,8 +56,11 @@ private:
   CapturePointTable capturePoints;
   /// By stage and tensor-parallel rank: the weights that its predictions count.
   std::map<std::pair<uint32_t, uint32_t>, llvm::StringSet<>> predictedWeights;
-  /// The functions of single tensor-parallel ranks; the tables refer to their operations.
+  /// The functions of single tensor-parallel ranks, signature by signature; the tables refer to their
+  /// operations.
   std::vector<OwningOpRef<func::FuncOp>> specialized;
+  /// Of each of these: its largest micro-batch.
+  std::vector<Microbatch> microbatches;
 };
 } // namespace
 
@@ -248,7 +252,36 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
   }
   if (tpRank == 0)
     addNotes(function, microbatch->inferred);
+  microbatches.push_back(std::move(*microbatch));
   return success();
+}
+
+/// Predicts what each stage holds over the time of a schedule with backward passes.
+void PlanEmitter::addMemoryOverTime(const plan::Schedule &schedule) {
+  for (uint32_t tpRank = 0; tpRank < result->mesh->tp; ++tpRank) {
+    const size_t index = schedule.signature * result->mesh->tp + tpRank;
+    func::FuncOp function = *specialized[index];
+    const Microbatch &microbatch = microbatches[index];
+    for (auto &prediction : result->predictions) {
+      SmallVector<StageOp> programs;
+      int64_t states = 0;
+      for (StageOp program : function.getBody().getOps<StageOp>())
+        if (uint32_t(program.getIndex()) == prediction->stage) {
+          programs.push_back(program);
+          states += optimizerBytes(program, microbatch.shapes);
+        }
+      if (prediction->tp_rank != tpRank || programs.empty())
+        continue;
+      SmallVector<const plan::Action *> actions;
+      for (const auto &action : schedule.ranks[result->stages[prediction->stage]->ranks[tpRank]]->actions)
+        actions.push_back(action.get());
+      const int64_t activations = states + memoryOf(programs, actions, microbatch.inferred, microbatch.shapes,
+                                                    threadsOf(function, programs.front(), tpRank))
+                                               .activationBytes;
+      prediction->activation_bytes = std::max(prediction->activation_bytes, activations);
+      prediction->peak_bytes = prediction->weight_bytes + prediction->activation_bytes;
+    }
+  }
 }
 
 void PlanEmitter::addShardingGroups(func::FuncOp function) {
@@ -399,14 +432,15 @@ FailureOr<plan::Schedule> PlanEmitter::scheduleFor(func::FuncOp function, uint32
     return schedule;
   }
   pipeline.gradientTransfers = plan::transfers(*result, signature, plan::Phase::BackwardInput);
-  StringRef order = decision.getOrder()                           ? decision.getOrder().getValue()
+  StringRef order = decision.getOrder()                        ? decision.getOrder().getValue()
                     : pipeline.stages > pipeline.pipelineRanks ? "interleaved"
-                                                                  : "1f1b";
+                                                               : "1f1b";
   auto schedule = makeTrainingSchedule(*trainingScheduleNamed(order), pipeline);
   if (!schedule)
     return function.emitError() << llvm::toString(schedule.takeError());
   dropMissing(*schedule, *result);
   appendUpdates(*schedule, *result);
+  addMemoryOverTime(*schedule);
   return std::move(*schedule);
 }
 

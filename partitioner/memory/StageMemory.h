@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_MEMORY_STAGEMEMORY_H
 #define CLEAVE_PARTITIONER_MEMORY_STAGEMEMORY_H
 
+#include "codegen/plan/Schedule.h"
 #include "ir/Cleave.h"
 #include "ir/ExampleShapes.h"
 #include "ir/inference/ShapeInference.h"
@@ -36,6 +37,12 @@ StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, cons
                      int64_t threads, int64_t microbatches);
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads, int64_t microbatches);
+
+/// Of all programs of one stage, in the order of the actions of a rank that has it: what a program leaves for
+/// others is held until they have run or it is sent, for each micro-batch. Values that stages of the same rank
+/// exchange count from when they are taken.
+StageMemory memoryOf(llvm::ArrayRef<StageOp> programs, llvm::ArrayRef<const plan::Action *> actions,
+                     const InferredValues &inferred, const ExampleShapes &shapes, int64_t threads);
 
 /// Bytes of the optimizer state of the weights that the stage updates.
 int64_t optimizerBytes(StageOp update, const ExampleShapes &shapes);

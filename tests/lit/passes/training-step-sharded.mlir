@@ -27,11 +27,11 @@
 // CHECK: aten.nll_loss_backward({{.*}}) : (tensor<f32>, tensor<4x10xf32>
 // CHECK: spmd.all_reduce({{.*}}) : (tensor<4x1xf32>) -> tensor<4x1xf32>
 // CHECK: spmd.all_reduce({{.*}}) : (tensor<4x6xf32>) -> tensor<4x6xf32>
-// CHECK: cleave.accumulate "grad.table" {{.*}} {shard = #cleave.sharding<0, [0, 10], [10, 10]>} : tensor<10x6xf32>
-// CHECK: cleave.accumulate "grad.down" {{.*}} {shard = #cleave.sharding<1, [0, 4], [4, 4]>} : tensor<6x4xf32>
+// CHECK: cleave.accumulate "grad.table" {{.*}} {cleave.gradient, shard = #cleave.sharding<0, [0, 10], [10, 10]>} : tensor<10x6xf32>
+// CHECK: cleave.accumulate "grad.down" {{.*}} {cleave.gradient, shard = #cleave.sharding<1, [0, 4], [4, 4]>} : tensor<6x4xf32>
 // CHECK: spmd.all_reduce({{.*}}) : (tensor<4x6xf32>) -> tensor<4x6xf32>
-// CHECK: cleave.accumulate "grad.up" {{.*}} {shard = #cleave.sharding<0, [0, 4], [4, 4]>} : tensor<4x6xf32>
-// CHECK: cleave.accumulate "grad.scale" %{{[0-9]*}} : tensor<6xf32>
+// CHECK: cleave.accumulate "grad.up" {{.*}} {cleave.gradient, shard = #cleave.sharding<0, [0, 4], [4, 4]>} : tensor<4x6xf32>
+// CHECK: cleave.accumulate "grad.scale" %{{[0-9]*}} {cleave.gradient} : tensor<6xf32>
 // CHECK: aten.embedding_dense_backward({{.*}}) : (tensor<4x6xf32>, tensor<4xi64>
 // CHECK-NOT: spmd.
 
