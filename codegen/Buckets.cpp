@@ -12,11 +12,24 @@ uint32_t StepSums::ownerOf(const std::string &name, uint32_t stage) const {
   return stage;
 }
 
-std::string StepSums::stateOf(const std::string &name, uint32_t stage) const {
-  const bool isTied = llvm::any_of(byName.at(name).stages, [&](uint32_t other) {
-    return other % pipelineRanks != stage % pipelineRanks;
-  });
-  return isTied ? name + "@" + std::to_string(ownerOf(name, stage)) : name;
+const std::string &StepSums::stateOf(const std::string &name, uint32_t stage) const {
+  return states.at({name, ownerOf(name, stage)});
+}
+
+void StepSums::nameStates(std::set<std::string> taken) {
+  for (const auto &[name, sum] : byName)
+    taken.insert(name);
+  for (const auto &[name, sum] : byName)
+    for (uint32_t stage : sum.stages) {
+      if (ownerOf(name, stage) != stage)
+        continue;
+      const bool isTied =
+          llvm::any_of(sum.stages, [&](uint32_t other) { return ownerOf(name, other) != stage; });
+      std::string own = isTied ? name + "@" + std::to_string(stage) : name;
+      while (isTied && !taken.insert(own).second)
+        own = "train." + own;
+      states[{name, stage}] = own;
+    }
 }
 
 static std::unique_ptr<plan::BucketPart> partOf(uint32_t stage) {

@@ -25,11 +25,18 @@ struct StepSum {
 struct StepSums {
   /// The first of the sum's stages that is on the pipeline rank of `stage`: the stage of their state.
   uint32_t ownerOf(const std::string &name, uint32_t stage) const;
-  /// The name of that state: the sum's own, or `NAME@STAGE` where several pipeline ranks have one.
-  std::string stateOf(const std::string &name, uint32_t stage) const;
+  /// The name of that state: the sum's own, or `NAME@STAGE` where several pipeline ranks have one, with
+  /// `train.` in front if it is taken.
+  const std::string &stateOf(const std::string &name, uint32_t stage) const;
+  /// Names the states, when all sums are there. \param taken  names of other states.
+  void nameStates(std::set<std::string> taken);
 
   std::map<std::string, StepSum> byName;
   uint32_t pipelineRanks = 1;
+
+private:
+  /// By sum and stage of the state.
+  std::map<std::pair<std::string, uint32_t>, std::string> states;
 };
 
 /// Adds the buckets of a plan whose states are all there: one for each sum of several pipeline ranks, over a

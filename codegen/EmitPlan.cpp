@@ -367,7 +367,13 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   result->mesh->dp = dataParallelSize;
   result->groups = plan::groupsOf(*result->mesh);
   tables.sums.pipelineRanks = ranks;
+  std::set<std::string> otherStates;
   function.walk([&](Operation *op) {
+    if (auto state = dyn_cast<ReadStateOp>(op))
+      otherStates.insert(state.getName().str());
+    if (auto update = dyn_cast<UpdateWeightOp>(op))
+      for (StringRef state : update.getStates().getAsValueRange<StringAttr>())
+        otherStates.insert(state.str());
     auto added = dyn_cast<AccumulateOp>(op);
     auto read = dyn_cast<ReadSumOp>(op);
     if (!added && !read)
@@ -377,6 +383,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     sum.stages.insert(stage.getIndex());
     sum.isOfNorm |= added && stage.getPhase() == Phase::Norm;
   });
+  tables.sums.nameStates(std::move(otherStates));
   for (uint32_t tpRank = 0; tpRank < result->mesh->tp; ++tpRank) {
     auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
     if (failed(specializeRank(own, tpRank)) || failed(addPrograms(own, index, tpRank, symbols)))

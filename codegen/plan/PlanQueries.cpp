@@ -52,14 +52,22 @@ bool usesSequences(const Plan &plan, uint32_t signature) {
   });
 }
 
-std::optional<uint32_t> copiedState(const Plan &plan, uint32_t state) {
-  const auto [name, stage] = llvm::StringRef(plan.states[state]->name).rsplit('@');
-  if (stage != std::to_string(plan.states[state]->stage))
-    return std::nullopt;
-  for (auto [index, other] : llvm::enumerate(plan.states))
-    if (other->name == name && other->scope == StateScope::Session)
-      return index;
-  return std::nullopt;
+std::map<uint32_t, uint32_t> copiedStates(const Plan &plan) {
+  std::map<uint32_t, uint32_t> copies;
+  // By weight.
+  std::map<uint32_t, const std::vector<uint32_t> *> first;
+  for (const auto &program : plan.programs)
+    for (const auto &block : program->blocks)
+      for (const auto &instruction : block->instructions) {
+        if (instruction->kind != InstructionKind::WeightUpdate)
+          continue;
+        const std::vector<uint32_t> &states = instruction->optimizer->states;
+        auto known = first.try_emplace(instruction->op, &states).first;
+        for (auto [own, original] : llvm::zip(states, *known->second))
+          if (own != original)
+            copies[own] = original;
+      }
+  return copies;
 }
 
 std::vector<std::vector<uint32_t>> stagesOfWeights(const Plan &plan) {

@@ -10,6 +10,7 @@
 #include "codegen/plan/Schedule.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,9 +31,9 @@ std::vector<CollectiveInfo> collectivesOf(const plan::Plan &plan);
 /// True if a program of the signature reads or writes a state of the scope Sequence.
 bool usesSequences(const plan::Plan &plan, uint32_t signature);
 
-/// The optimizer state of which a state is the copy that another stage of a tied weight keeps: of `NAME@STAGE`
-/// the one called NAME; nothing for others.
-std::optional<uint32_t> copiedState(const plan::Plan &plan, uint32_t state);
+/// Where several stages update a tied weight, each with states of its own, which are always equal: by state
+/// of a later stage, that of the first.
+std::map<uint32_t, uint32_t> copiedStates(const plan::Plan &plan);
 
 /// By weight: the stages whose programs use it, ascending.
 std::vector<std::vector<uint32_t>> stagesOfWeights(const plan::Plan &plan);

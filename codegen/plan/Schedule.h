@@ -63,8 +63,8 @@ inline bool isOnce(ActionKind kind) {
   return kind == ActionKind::Reduce || (isCompute(kind) && isOnce(phaseOf(kind)));
 }
 
-/// The buckets with sums that the signature's programs of the phase Norm add to. They are reduced between Norm
-/// and Update, all others before Norm.
+/// The buckets with sums that the signature's programs of the phase Norm add to. They are reduced between
+/// Norm and Update, all others before Norm.
 std::set<uint32_t> bucketsOfNorm(const Plan &plan, uint32_t signature);
 
 /// Fails if the schedule cannot finish: an action that waits for a later one, a send without its receive, a

@@ -160,8 +160,9 @@ void Simulation::findSums(const Program &program) {
   for (const auto &block : program.blocks)
     for (const auto &instruction : block->instructions) {
       const bool adds = instruction->kind == InstructionKind::StateAccumulate;
-      if (!adds && (instruction->kind != InstructionKind::StateRead ||
-                    plan.states[instruction->op]->scope != StateScope::Step))
+      if (!adds &&
+          (instruction->kind != InstructionKind::StateRead || instruction->op >= plan.states.size() ||
+           plan.states[instruction->op]->scope != StateScope::Step))
         continue;
       sums[program.stage].insert(instruction->op);
     }

@@ -84,7 +84,8 @@ Error ProgramCheck::checkStateAccess(const Instruction &instruction) {
   const State *state = instruction.op < plan.states.size() ? plan.states[instruction.op].get() : nullptr;
   const bool isSum = state && state->scope == StateScope::Step;
   if (!state || (state->stage != program.stage &&
-                 !(isSum && plan.stages[state->stage]->ranks == plan.stages[program.stage]->ranks)))
+                 !(isSum && state->stage < plan.stages.size() &&
+                   plan.stages[state->stage]->ranks == plan.stages[program.stage]->ranks)))
     return refuse(Twine(reads ? "reads" : "writes") + " a state that is not there or not of its stage");
   // A sum is zero when a step begins; other states have an initial value.
   if (instruction.operands.size() != (reads && isSum ? 0 : 1) ||

@@ -1,6 +1,7 @@
 //===- ValidateSignature.cpp - Checks of what a plan takes and gives ------===//
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/Schedule.h"
 #include "codegen/plan/ValidateParts.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -124,10 +125,10 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     if (output->phase > Phase::MAX || output->merge > OutputMerge::MAX)
       return invalid(where + ", output '" + output->name + "'",
                      "it is of an unknown phase, or merged in an unknown way");
-    if (output->merge == OutputMerge::Sum && output->phase == Phase::Update)
+    if (output->merge == OutputMerge::Sum && isOnce(output->phase))
       return invalid(where + ", output '" + output->name + "'",
                      "it is a sum over micro-batches, but comes from an update, which runs once");
-    const bool isPerMicrobatch = output->merge == OutputMerge::Join && output->phase != Phase::Update;
+    const bool isPerMicrobatch = output->merge == OutputMerge::Join && !isOnce(output->phase);
     if (!isPerMicrobatch && signature.batch >= 0 && batchDimension(*output->type, signature.batch))
       return invalid(where + ", output '" + output->name + "'",
                      "it has a batch dimension, but is a sum over the batch, or of an update");

@@ -318,7 +318,7 @@ void TrainingStepBuilder::update(TrainedWeight &trained, Value gradient, Value g
   const std::string copy = stage == trained.stages.front() ? "" : "@" + std::to_string(stage);
   for (StringRef state : stateNames)
     states.push_back(
-        b.getStringAttr(trainingStateName(function, (weight.getName() + "." + state).str()) + copy));
+        b.getStringAttr(trainingStateName(function, (weight.getName() + "." + state + copy).str())));
   auto real = [&](double value) { return b.getF64FloatAttr(value); };
   const bool isSgd = options.optimizer == Optimizer::Sgd;
   create<UpdateWeightOp>(weight.getLoc(), weight, gradient, rate, step, gradScale, foundInf,

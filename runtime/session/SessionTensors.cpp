@@ -106,8 +106,9 @@ Expected<TrainedTensors> Session::Impl::trainedTensors() {
   std::vector<std::map<uint32_t, c10::IValue>> values;
   for (uint32_t tpRank = 0; tpRank < plan->mesh->tp; ++tpRank)
     values.push_back(states.ofSession(/*position=*/tpRank));
+  const std::map<uint32_t, uint32_t> copies = copiedStates(*plan);
   for (uint32_t state = 0; state < plan->states.size(); ++state)
-    if (copiedState(*plan, state))
+    if (copies.count(state))
       continue;
     else if (at::Tensor whole = wholeOf(*plan->states[state], state, values); whole.defined())
       tensors.states.push_back({plan->states[state]->name, std::move(whole)});
@@ -128,7 +129,8 @@ static Error checkLike(const llvm::Twine &what, const at::Tensor &found, at::Sca
 Error Session::Impl::restoreState(uint32_t index, const at::Tensor &whole, StateValues &values) {
   const plan::State &state = *plan->states[index];
   if (auto sizes = fixedSizes(state))
-    if (Error error = checkLike("state '" + state.name + "'", whole, *scalarTypeOf(state.type->dtype), *sizes))
+    if (Error error =
+            checkLike("state '" + state.name + "'", whole, *scalarTypeOf(state.type->dtype), *sizes))
       return error;
   const std::vector<uint32_t> &holders = plan->stages[state.stage]->ranks;
   for (uint32_t position = 0; position < holders.size(); ++position)
@@ -176,13 +178,16 @@ Error Session::Impl::restore(const TrainedTensors &tensors) {
     if (plan->states[state]->scope == plan::StateScope::Session)
       indices[plan->states[state]->name] = state;
   StateValues values;
+  const std::map<uint32_t, uint32_t> copies = copiedStates(*plan);
   for (const NamedTensor &state : tensors.states) {
     auto index = indices.find(state.name);
     if (index == indices.end())
       return llvm::createStringError("state '" + state.name + "' is not in the plan");
-    for (uint32_t own = 0; own < plan->states.size(); ++own)
-      if (own == index->second || copiedState(*plan, own) == index->second)
-        if (Error error = restoreState(own, state.tensor, values))
+    if (Error error = restoreState(index->second, state.tensor, values))
+      return error;
+    for (auto [copy, original] : copies)
+      if (original == index->second)
+        if (Error error = restoreState(copy, state.tensor, values))
           return error;
   }
   for (auto &[own, given] : copies)

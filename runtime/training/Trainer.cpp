@@ -171,8 +171,9 @@ Expected<std::vector<NamedTensor>> Trainer::weights() {
 
 /// The first state of the session that has no value in the checkpoint; null if there is none.
 static const plan::State *missingState(const plan::Plan &plan, llvm::ArrayRef<NamedTensor> states) {
+  const std::map<uint32_t, uint32_t> copies = copiedStates(plan);
   for (auto [index, state] : llvm::enumerate(plan.states))
-    if (state->scope == plan::StateScope::Session && !copiedState(plan, index) &&
+    if (state->scope == plan::StateScope::Session && !copies.count(index) &&
         llvm::none_of(states, [&](const NamedTensor &given) { return given.name == state->name; }))
       return state.get();
   return nullptr;

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
+from torch.nn import functional
 
 from conftest import cleave, refused
 from test_gradients import MODELS
@@ -59,6 +61,45 @@ def test_checkpoints_are_whole(traced, tmp_path):  # noqa: F811
     assert all(torch.equal(value, again[1][name]) for name, value in whole[1].items())
     check_same(trained(plans[2], model.inputs, "--checkpoint", plans[0].with_suffix(".checkpoint"), "--resume", steps=8),
                (again[0], whole[1]))
+
+
+class Named(nn.Module):
+    """Names that a state of a stage would have: a tied weight `w` has the sums `grad.w@0` and `grad.w@1`."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(16, 16) * 0.3)
+        for name in "w@0", "w@1":
+            self.register_parameter(name, nn.Parameter(torch.randn(16, 16) * 0.3))
+        for name in "loss", "loss@0", "loss@1":
+            self.register_buffer(name, torch.ones(16))
+
+    def forward(self, x, labels):
+        hidden = torch.tanh(torch.tanh(x @ self.w) @ getattr(self, "w@0"))
+        with torch.no_grad():
+            for name in "loss", "loss@0", "loss@1":
+                getattr(self, name).mul_(0.5 + hidden.detach().mean(0))
+        hidden = torch.tanh(hidden @ self.w) * getattr(self, "loss@0") + getattr(self, "loss")
+        return {"loss": functional.cross_entropy(torch.tanh(hidden @ getattr(self, "w@1")) @ self.w, labels)}
+
+
+def named():
+    torch.manual_seed(0)
+    return Named().train(), {"x": torch.randn(8, 16), "labels": torch.randint(0, 16, (8,))}
+
+
+@pytest.mark.parametrize("mesh", ["pp=1", "pp=2"])
+def test_names_of_the_model_stay_apart(mesh, trace_model, tmp_path):
+    """From the sums and optimizer states that stages keep, also in checkpoints."""
+    model = trace_model(f"{__file__}:named", "--train")
+    done = cleave("compile", model.path, "--inputs", model.inputs, "--train", "--mesh", mesh, "--verify", "-o", tmp_path / "m.plan")
+    assert "same as the original" in done.out
+    whole = trained(tmp_path / "m.plan", model.inputs, steps=6)
+    trained(tmp_path / "m.plan", model.inputs, "--checkpoint", tmp_path / "kept", steps=3)
+    assert {f"state/{name}" for name in ("loss", "loss@0", "loss@1")} <= set(load_file(tmp_path / "kept"))
+    again = trained(tmp_path / "m.plan", model.inputs, "--checkpoint", tmp_path / "kept", "--resume", steps=6)
+    assert whole[1].keys() == again[1].keys()
+    assert all(torch.equal(value, again[1][name]) for name, value in whole[1].items())
 
 
 def test_all_stages_skip_what_is_not_finite(traced, tmp_path):  # noqa: F811

@@ -109,11 +109,12 @@ struct GivenGradients {
 } // namespace
 
 static void addGradientOptions(CLI::App *command, GivenGradients &given) {
-  CLI::Option *gradients = command->add_flag("--gradients", given.areWanted,
-                                             "Give the gradients of a loss as outputs, too");
-  CLI::Option *train =
-      command->add_flag("--train", given.trains, "Make a plan that trains the model (one device, or --mesh tp=N)")
-          ->excludes(gradients);
+  CLI::Option *gradients =
+      command->add_flag("--gradients", given.areWanted, "Give the gradients of a loss as outputs, too");
+  CLI::Option *train = command
+                           ->add_flag("--train", given.trains,
+                                      "Make a plan that trains the model (also over --mesh pp=N,tp=M)")
+                           ->excludes(gradients);
   command
       ->add_option("--loss", given.options.loss,
                    "The loss: cross_entropy(logits, labels), mse(output, target), …, or an output")

@@ -83,7 +83,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("N|auto");
   command
       ->add_option("--schedule", options.schedule,
-                   "gpipe, interleaved (two stages a device), or auto (gpipe; auto with --mesh auto)")
+                   "gpipe, interleaved (two stages a device), or auto (gpipe); with gradients also 1f1b, zb-h1")
       ->check(notEmpty("a schedule, as gpipe, or auto"))
       ->type_name("NAME");
 }

@@ -15,7 +15,7 @@ static void setActions(Plan &plan, uint32_t rank, const std::vector<std::string>
   auto &actions = plan.schedules[0]->ranks[rank]->actions;
   actions.clear();
   for (const std::string &name : names) {
-    static const std::vector<std::string> kinds = {"F", "B", "W", "U", "S", "R", "SG", "RG", "A"};
+    static const std::vector<std::string> kinds = {"F", "B", "W", "N", "U", "S", "R", "SG", "RG", "A"};
     const size_t digit = name.find_first_of("0123456789"), dot = name.find_first_of(".:"),
                  peer = name.find_first_of("<>");
     auto kind = llvm::find(kinds, name.substr(0, digit));
@@ -132,6 +132,41 @@ TEST(Schedule, FindsWrongOrdersOfTraining) {
             "schedule 'gpipe': rank 0: A0:1: the bucket does not exist or has nothing of this stage");
   EXPECT_EQ(messageWith({"F0.0", "B0.0"}, {}),
             "schedule 'gpipe': B0.0 comes before any program that it could run");
+}
+
+// Stage 0 adds to state 0, which its norm reads, and the norm to state 1.
+TEST(Schedule, FindsWrongOrdersOfNorms) {
+  auto plan = makeTrainedStages();
+  for (uint32_t state : {0, 1}) {
+    plan->states.push_back(std::make_unique<State>());
+    plan->states[state]->scope = StateScope::Step;
+  }
+  addProgram(*plan, 0, Phase::Norm, {});
+  plan->programs.back()->blocks.push_back(std::make_unique<Block>());
+  plan->programs.back()->blocks[0]->instructions.push_back(
+      makeInstruction(InstructionKind::StateAccumulate, 1, {0}, {}, {}, 0));
+  plan->buckets[0]->parts[0]->states = {0};
+  plan->buckets.push_back(std::make_unique<Bucket>());
+  plan->buckets[1]->kind = GroupKind::Data;
+  plan->buckets[1]->parts.push_back(std::make_unique<BucketPart>());
+  plan->buckets[1]->parts[0]->states = {1};
+  EXPECT_EQ(bucketsOfNorm(*plan, 0), (std::set<uint32_t>{1}));
+  auto with = [&](const std::vector<std::string> &rest) {
+    std::vector<std::string> actions = {"F0.0", "S0.0>1", "F0.1",    "S0.1>1", "RG0.0<1",
+                                        "B0.0", "W0.0",   "RG0.1<1", "B0.1",   "W0.1"};
+    actions.insert(actions.end(), rest.begin(), rest.end());
+    setActions(*plan, 0, actions);
+    setActions(*plan, 1, kTrainSecond);
+    return scheduleMessage(*plan);
+  };
+  EXPECT_EQ(with({"A0:0", "N0", "A0:1", "U0"}), "");
+  EXPECT_EQ(with({"N0", "A0:0", "A0:1", "U0"}),
+            "schedule 'gpipe': N0 comes before the reduction of bucket 0");
+  EXPECT_EQ(with({"A0:0", "A0:1", "N0", "U0"}), "schedule 'gpipe': A0:1 comes before the norm of its stage");
+  EXPECT_EQ(with({"A0:0", "U0"}), "schedule 'gpipe': U0 comes before the norm of its stage");
+  EXPECT_EQ(with({"A0:0", "N0", "U0"}), "schedule 'gpipe': U0 comes before the reduction of bucket 1");
+  EXPECT_EQ(with({"A0:0", "N0", "A0:1"}),
+            "schedule 'gpipe': stage 0 runs 0 times its update, expected 1 for 2 micro-batches");
 }
 
 // Both ranks sum two buckets, in opposite orders.

@@ -78,10 +78,22 @@ static const Mutation kTraining[] = {
     MUTATION("UpdateTakesTheBatch", "takes input 0 of the request, which micro-batches split", train(plan);
              update(plan).inputs.push_back(std::make_unique<ProgramInput>());
              update(plan).inputs[0]->slot = update(plan).slots++),
-    MUTATION("SumReadTooEarly", "reads a sum over a step before the update", train(plan);
+    MUTATION("SumReadTooEarly", "reads a sum over a step before it is whole", train(plan);
              instruction(weightPass(plan), 0, 0).kind = InstructionKind::StateRead;
              instruction(weightPass(plan), 0, 0).operands.clear();
              instruction(weightPass(plan), 0, 0).results = {2}; weightPass(plan).slots = 3),
+    MUTATION("OutputOfNorm", "but comes from an update, which runs once", train(plan);
+             update(plan).phase = Phase::Norm; plan.signatures[0]->outputs[1]->phase = Phase::Norm;
+             plan.signatures[0]->outputs[1]->merge = OutputMerge::Sum),
+    MUTATION("SumAddedInUpdate", "or adds to it in the update", train(plan);
+             instruction(update(plan), 0, 0).kind = InstructionKind::StateAccumulate;
+             instruction(update(plan), 0, 0).operands = {0}; instruction(update(plan), 0, 0).results.clear()),
+    MUTATION("SumOfAnotherRank", "writes a state that is not there or not of its stage", train(plan);
+             plan.states[0]->stage = 1),
+    MUTATION("SumOfNoStage", "writes a state that is not there or not of its stage", train(plan);
+             plan.states[0]->stage = 77),
+    MUTATION("NormTakesValues", "in a phase whose values it cannot have", train(plan);
+             weightPass(plan).phase = Phase::Norm),
     MUTATION("SumWritten", "writes a sum over a step, or adds to a state that is none", train(plan);
              instruction(weightPass(plan), 0, 0).kind = InstructionKind::StateWrite),
     MUTATION("AddToSession", "or adds to a state that is none", train(plan);
