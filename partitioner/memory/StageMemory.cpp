@@ -232,6 +232,8 @@ void MemoryWalk::runProgram(StageOp program, int64_t own) {
   const StageBody body = bodyOf(program);
   llvm::for_each(body.requestInputs, [&](Value value) { ignore(value); });
   llvm::for_each(body.inputs, [&](Value value) { hold(value); });
+  // The last reader drops what it takes at its last use.
+  llvm::for_each(inputs, [&](Value value) { read(value); });
   for (Operation *op : body.ops) {
     visit(op);
     for (Value value : body.lastUses.lookup(op))
@@ -248,7 +250,6 @@ void MemoryWalk::runProgram(StageOp program, int64_t own) {
     release(yielded);
   for (Value argument : program.getBody().front().getArguments())
     release(argument);
-  llvm::for_each(inputs, [&](Value value) { read(value); });
 }
 
 StageMemory MemoryWalk::run(ArrayRef<StageOp> programs, ArrayRef<const plan::Action *> actions) {

@@ -178,14 +178,14 @@ Error Session::Impl::restore(const TrainedTensors &tensors) {
     if (plan->states[state]->scope == plan::StateScope::Session)
       indices[plan->states[state]->name] = state;
   StateValues values;
-  const std::map<uint32_t, uint32_t> copies = copiedStates(*plan);
+  const std::map<uint32_t, uint32_t> copiedFrom = copiedStates(*plan);
   for (const NamedTensor &state : tensors.states) {
     auto index = indices.find(state.name);
     if (index == indices.end())
       return llvm::createStringError("state '" + state.name + "' is not in the plan");
     if (Error error = restoreState(index->second, state.tensor, values))
       return error;
-    for (auto [copy, original] : copies)
+    for (auto [copy, original] : copiedFrom)
       if (original == index->second)
         if (Error error = restoreState(copy, state.tensor, values))
           return error;

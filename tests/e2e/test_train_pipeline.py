@@ -46,6 +46,23 @@ def test_schedules_give_the_same_bits(model, mesh, traced, tmp_path):  # noqa: F
     check_same(found["1f1b"], alone)
 
 
+@pytest.mark.parametrize("options", [("--mesh", "pp=2"), ("--mesh", "pp=3", "--microbatches", "4", "--schedule", "gpipe"),
+                                     ("--mesh", "pp=2", "--microbatches", "4"), ("--mesh", "pp=2,tp=2", "--microbatches", "2"),
+                                     ("--mesh", "pp=2", "--microbatches", "4", "--schedule", "zb-h1"),
+                                     ("--mesh", "pp=2", "--microbatches", "4", "--recompute", "full")])
+def test_peaks_are_predicted(options, traced, tmp_path):  # noqa: F811
+    """Of each rank, with the micro-batches that its schedule has in flight."""
+    model = traced("hf:gpt2")
+    plan = compiled(model, tmp_path, *options)
+    stages = cleave("inspect", plan, "--json").json()["stages"]
+    found, _ = trained(plan, model.inputs)
+    # There is a figure for each stage and tensor-parallel rank; the first ranks have the outputs, too.
+    width = len(found["devices"]) // len(stages)
+    for index, stage in enumerate(stages):
+        measured = found["devices"][index * width]["peak_bytes"]
+        assert stage["predicted_peak_bytes"] == pytest.approx(measured, rel=0.03), (index, stages, found["devices"])
+
+
 def test_checkpoints_are_whole(traced, tmp_path):  # noqa: F811
     """Of one mesh, resumed on another: a tied weight has one optimizer state in the file, two in the stages."""
     model = traced("hf:gpt2")
