@@ -68,7 +68,7 @@ def test_a_killed_rank_is_told(network, rank):
 def test_what_is_shown(network):
     plan, _ = network(pp=2, dp=2)
     shown = cleave("inspect", plan, "--json").json()
-    assert shown["format_version"] == 2
+    assert shown["format_version"] == 3
     assert shown["required_features"] == ["training"]
     assert [(group["kind"], group["ranks"]) for group in shown["groups"]] == [("data", [0, 1]), ("data", [2, 3])]
     assert len(shown["buckets"]) == 2

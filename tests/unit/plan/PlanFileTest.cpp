@@ -72,7 +72,7 @@ TEST(PlanFile, TellsOfANewerFormat) {
   Bytes bytes = encode(*makeTwoStagePlan());
   bytes[8] = kFormatVersion + 1;
   EXPECT_EQ(decodeMessage(bytes),
-            "plan.fb: its format version is 3, this cleave reads 2; use a newer cleave, or "
+            "plan.fb: its format version is 4, this cleave reads 3; use a newer cleave, or "
             "compile the model again with this one");
 }
 

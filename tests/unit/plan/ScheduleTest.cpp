@@ -143,8 +143,10 @@ TEST(Schedule, FindsWrongOrdersOfNorms) {
   }
   addProgram(*plan, 0, Phase::Norm, {});
   plan->programs.back()->blocks.push_back(std::make_unique<Block>());
-  plan->programs.back()->blocks[0]->instructions.push_back(
-      makeInstruction(InstructionKind::StateAccumulate, 1, {0}, {}, {}, 0));
+  auto adds = std::make_unique<Instruction>();
+  adds->kind = InstructionKind::StateAccumulate;
+  adds->op = 1;
+  plan->programs.back()->blocks[0]->instructions.push_back(std::move(adds));
   plan->buckets[0]->parts[0]->states = {0};
   plan->buckets.push_back(std::make_unique<Bucket>());
   plan->buckets[1]->kind = GroupKind::Data;

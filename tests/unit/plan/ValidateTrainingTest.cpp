@@ -86,12 +86,10 @@ static const Mutation kTraining[] = {
              update(plan).phase = Phase::Norm; plan.signatures[0]->outputs[1]->phase = Phase::Norm;
              plan.signatures[0]->outputs[1]->merge = OutputMerge::Sum),
     MUTATION("SumAddedInUpdate", "or adds to it in the update", train(plan);
-             instruction(update(plan), 0, 0).kind = InstructionKind::StateAccumulate;
-             instruction(update(plan), 0, 0).operands = {0}; instruction(update(plan), 0, 0).results.clear()),
+             weightPass(plan).inputs[0]->source = Source::Request; weightPass(plan).phase = Phase::Update;
+             plan.programs.erase(plan.programs.begin() + 5); plan.signatures[0]->batch = -1),
     MUTATION("SumOfAnotherRank", "writes a state that is not there or not of its stage", train(plan);
              plan.states[0]->stage = 1),
-    MUTATION("SumOfNoStage", "writes a state that is not there or not of its stage", train(plan);
-             plan.states[0]->stage = 77),
     MUTATION("NormTakesValues", "in a phase whose values it cannot have", train(plan);
              weightPass(plan).phase = Phase::Norm),
     MUTATION("SumWritten", "writes a sum over a step, or adds to a state that is none", train(plan);
