@@ -15,7 +15,7 @@ namespace cleave {
 
 /// A sum over a step.
 struct StepSum {
-  /// The stages that add to it or read it. Those of one pipeline rank share a state.
+  /// The stages that add to it or read it. Stages on the same pipeline rank use the same state.
   std::set<uint32_t> stages;
   /// Programs of the phase Norm add to it, from sums over data-parallel ranks.
   bool isOfNorm = false;
@@ -28,7 +28,7 @@ struct StepSums {
   /// The name of that state: the sum's own, or `NAME@STAGE` where several pipeline ranks have one, with
   /// `train.` in front if it is taken.
   const std::string &stateOf(const std::string &name, uint32_t stage) const;
-  /// Names the states, when all sums are there. \param taken  names of other states.
+  /// Chooses the names of all states. Call it once `byName` is complete. \param taken  names of other states.
   void nameStates(std::set<std::string> taken);
 
   std::map<std::string, StepSum> byName;

@@ -53,7 +53,7 @@ inline Phase phaseOfTransport(ActionKind kind) {
 /// The kind with which the other end answers a send or receive.
 ActionKind counterpartOf(ActionKind kind);
 
-/// True for phases, and actions, that happen once in a request, not once for each micro-batch.
+/// True for phases and actions that run once a request. The others run once for each micro-batch.
 inline bool isOnce(Phase phase) { return phase == Phase::Norm || phase == Phase::Update; }
 
 /// True for actions that run a program, and the phase of that program.

@@ -26,7 +26,7 @@ struct OptimizerOptions {
   /// The global L2 norm to which gradients are clipped, as torch.nn.utils.clip_grad_norm_ does; nullopt: they
   /// are not.
   std::optional<double> clipNorm;
-  /// Pipeline ranks, over which stages go round robin; 0: each stage has its own.
+  /// Number of pipeline ranks: stage s is on rank s mod `ranks`. 0: as many as stages.
   unsigned ranks = 0;
 };
 
