@@ -149,9 +149,10 @@ def test_two_hosts(hosts, compiler):
         assert between["bytes_per_second"][-1] < 2 * rate < within["bytes_per_second"][-1]
 
     compiler.save(Waisted(), {"x": torch.rand(1024, 512)})
-    # What would be made if the link were no slower than others: cut where both stages do as much.
+    # What would be made if all links were fast: cut where both stages do as much. Collectives measured on a busy machine
+    # may be slow enough to move the cut, so they are priced by the link.
     link = {"latency_seconds": 1e-6, "bytes_per_second": 1e10}
-    alike = {key: value for key, value in machine.items() if key != "nodes"} | {"link": link}
+    alike = {key: value for key, value in machine.items() if key not in ("nodes", "collectives")} | {"link": link}
     even = compile_for(compiler, alike, "pp=2,tp=2")
     assert stage_of(even, "second.weight") == 0 and stage_of(even, "fourth.weight") == 1
     # A tensor group stays on a host, whatever else is evaluated.

@@ -136,7 +136,7 @@ def test_plans_are_what_they_are(plan, options, why):
 
 
 @pytest.mark.parametrize("options, why", [
-    (("--schedule", "1f1b"), "--schedule 1f1b: orders backward passes, and plans of this version have none"),
+    (("--schedule", "1f1b"), "--schedule 1f1b: orders backward passes, which plans without --train or --gradients do not have"),
     (("--schedule", "zb-h1"), "--schedule zb-h1: orders backward passes"),
     (("--schedule", "gpip"), "--schedule gpip: not a schedule"),
     (("--dtype", "bf16"), "--dtype: is an option of compilation, and model.plan is compiled already; give its model instead"),
@@ -147,9 +147,9 @@ def test_wrong_usage(plan, options, why):
     assert why in message and "see cleave simulate --help" in message
 
 
-def test_schedules_with_backward_passes_wait_for_training(model):
+def test_schedules_with_backward_passes_are_refused_without_training(model):
     message = refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--schedule", "1f1b", status=2)
-    assert "--schedule 1f1b: orders backward passes, and plans of this version have none" in message
+    assert "--schedule 1f1b: orders backward passes, which plans without --train or --gradients do not have" in message
 
 
 def test_not_a_model(model):

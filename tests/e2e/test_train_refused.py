@@ -27,7 +27,6 @@ from test_train import Classifier, classifier, one_thread, put, traced, trained 
     (("--train", "--clip-norm", "-1"), "--clip-norm"),
     (("--train", "--clip-norm", "nan"), "--clip-norm"),
     (("--train", "--gradients"), "excludes"),
-    (("--train", "--devices", "2"), "--train: found pipeline stages, expected tp=N alone"),
     (("--optimizer", "adam"), "--optimizer requires --train"),
     (("--gradients", "--optimizer", "adam"), "--optimizer requires --train"),
     (("--gradients", "--clip-norm", "1"), "--clip-norm requires --train"),
