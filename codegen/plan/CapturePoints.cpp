@@ -75,8 +75,19 @@ llvm::Expected<NamedCapturePoint> capturePointNamed(const Plan &plan, uint32_t s
                                                     llvm::StringRef name, llvm::StringRef where) {
   std::vector<NamedCapturePoint> points = capturePointsOf(plan, signature);
   auto found = llvm::find_if(points, [&](const auto &point) { return point.name == name; });
-  if (found == points.end())
-    return noSuchPoint(points, name, where);
+  if (found == points.end()) {
+    auto glob = llvm::GlobPattern::create(name);
+    if (!glob) {
+      consumeError(glob.takeError());
+      return noSuchPoint(points, name, where);
+    }
+    auto matched = llvm::find_if(points, [&](const auto &point) { return glob->match(point.name); });
+    if (matched == points.end())
+      return noSuchPoint(points, name, where);
+    return llvm::createStringError(where + " " + printable(name) +
+                                   ": found a pattern, expected the name of one capture point, such as " +
+                                   printable(matched->name));
+  }
   return std::move(*found);
 }
 

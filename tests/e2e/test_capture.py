@@ -171,6 +171,8 @@ def test_part_hooks_in_processes(plans, gpt2, tiny_model, tmp_path):
     ("resize=transformer.h.1", "hook of transformer.h.1: it returned"),
     ("add=transformer.h.9", "hook of transformer.h.9: found no such capture point, expected one of the"),
     ("stop=transformer.h.9.attn", "stop after transformer.h.9.attn: found no such capture point"),
+    ("stop=transformer.h.?.attn", "stop after transformer.h.?.attn: found a pattern, expected the name of one capture point, "
+                                  "such as transformer.h.0.attn"),
     ("capture=nothing*", "capture nothing*: found no such capture point"),
 ])
 def test_refused_edits(edit, words, plans, tiny_model, tmp_path):
@@ -182,6 +184,7 @@ def test_refused_edits(edit, words, plans, tiny_model, tmp_path):
     ({"transformer.h.1": torch.zeros(2, 16, 31)}, r"capture point transformer.h.1: found float32\[2, 16, 31\], expected float32\[2, 16, 32\]"),
     ({"transformer.h.1": torch.zeros(2, 16, 32, dtype=torch.float64)}, "capture point transformer.h.1: found float64"),
     ({"transformer.x": torch.zeros(1)}, "replace transformer.x: found no such capture point"),
+    ({}, "given.safetensors: found no tensors, expected one for each capture point to replace"),
 ])
 def test_refused_replacements(given, words, plan, tiny_model, tmp_path):
     save_file(given, tmp_path / "given.safetensors")

@@ -1,5 +1,6 @@
 //===- RunCapture.cpp - `cleave run --capture` ----------------------------===//
 #include "tools/cleave/run/RunCapture.h"
+#include "codegen/plan/text/Printable.h"
 #include <chrono>
 
 namespace cleave {
@@ -13,9 +14,13 @@ Expected<CapturedRun> capture(Session &session, uint32_t signature, const std::v
   runtime::CaptureOptions capture;
   capture.points = options.points;
   capture.stopAfter = options.stopAfter;
-  if (!options.replacements.empty())
+  if (!options.replacements.empty()) {
     if (Error error = runtime::readTensors(options.replacements).moveInto(capture.replacements))
       return error;
+    if (capture.replacements.empty())
+      return llvm::createStringError(plan::printable(options.replacements) +
+                                     ": found no tensors, expected one for each capture point to replace");
+  }
   if (Error error = session.barrier())
     return error;
   const auto begin = std::chrono::steady_clock::now();
