@@ -43,7 +43,7 @@ public:
 
 /// Kind of a message. Messages with the same tag between two ranks arrive in the order in which they were
 /// sent.
-enum class Tag : uint32_t { Values, Outputs, Collective, Control, Commands, Captured };
+enum class Tag : uint32_t { Values, Outputs, Collective, Control, Commands, Captured, Trained };
 
 /// A pending send or receive. Its memory must stay valid until `wait` has returned or thrown.
 class PendingMessage {

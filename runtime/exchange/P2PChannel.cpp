@@ -76,7 +76,7 @@ void Sender::send(std::vector<IValue> &values) {
 Receiver::Receiver(Transport &transport, uint32_t from, Tag tag, MemoryAccount &account,
                    SerializedLimits limits, TensorLink *link)
     : transport(transport), from(from), tag(tag), link(link), account(&account), limits(limits),
-      first(kFirst), thread([this] { work(); }) {}
+      thread([this] { work(); }) {}
 
 Receiver::~Receiver() {
   {
@@ -95,7 +95,7 @@ void Receiver::work() {
     std::vector<IValue> values;
     std::exception_ptr problem;
     try {
-      receive(values);
+      receiveValues(transport, from, tag, limits, link, values);
     } catch (const PeerLost &) {
       problem = std::current_exception();
     } catch (const TransportClosed &) {
@@ -130,7 +130,9 @@ void Receiver::take(std::vector<IValue> &values) {
   changed.notify_all();
 }
 
-void Receiver::receive(std::vector<IValue> &values) {
+void receiveValues(Transport &transport, uint32_t from, Tag tag, SerializedLimits limits, TensorLink *link,
+                   std::vector<IValue> &values) {
+  std::vector<char> first(kFirst);
   Sizes sizes{0, 0};
   // A malformed message may be shorter than `sizes`.
   std::memcpy(first.data(), &sizes, sizeof sizes);

@@ -56,6 +56,11 @@ private:
   std::vector<std::unique_ptr<PendingMessage>> messages;
 };
 
+/// Receives the next values that a Sender of process `from` sends, and appends them. Throws what a message
+/// throws, and a std::exception if its bytes are malformed or describe more than `limits`.
+void receiveValues(Transport &transport, uint32_t from, Tag tag, SerializedLimits limits, TensorLink *link,
+                   std::vector<c10::IValue> &values);
+
 /// Receives values from another process, on a thread of its own.
 class Receiver {
 public:
@@ -71,7 +76,6 @@ public:
 
 private:
   void work();
-  void receive(std::vector<c10::IValue> &values);
 
   Transport &transport;
   const uint32_t from;
@@ -79,7 +83,6 @@ private:
   TensorLink *const link;
   const MemoryAccountRef account;
   const SerializedLimits limits;
-  std::vector<char> first;
   std::mutex mutex;
   std::condition_variable changed;
   /// Received and not yet taken.

@@ -187,7 +187,7 @@ bool Rank::attempt(Request &request, const ResolvedAction &resolved, llvm::funct
     request.cancellation.cancelLost(lost.rank, context);
   } catch (const std::exception &exception) {
     std::string position = resolved.program ? resolved.program->position() : "reducing gradients";
-    request.cancellation.cancel(where(index, resolved.action->stage) +
+    request.cancellation.cancel(request.errorPrefix + where(index, resolved.action->stage) +
                                 (position.empty() ? "" : position + ": ") + messageOf(exception));
   }
   return false;

@@ -63,6 +63,7 @@ public:
   RequestStates states;
   /// See RequestOptions. Set before any rank has the request.
   bool refusesNan = false;
+  std::string errorPrefix;
   /// What the request reads and replaces; null for nothing. Set before any rank has the request.
   std::shared_ptr<RequestCaptures> captures;
 

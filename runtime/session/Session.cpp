@@ -71,12 +71,23 @@ Error Session::endSequence(uint64_t sequence) {
                                : impl->reportingFailure([&] { return impl->endSequence(sequence); });
 }
 
+/// Other processes than the coordinator wait for commands, and none is for what training has changed.
+static Error checkNoCoordinator(bool hasOne) {
+  return hasOne ? llvm::createStringError("found a session with a coordinator, expected one whose processes "
+                                          "make the same calls; see SessionOptions::hasCoordinator")
+                : Error::success();
+}
+
 Expected<TrainedTensors> Session::trainedTensors() {
-  return catching([&] { return impl->trainedTensors(); });
+  if (Error error = checkNoCoordinator(bool(impl->commands)))
+    return error;
+  return impl->reportingFailure([&] { return impl->trainedTensors(); });
 }
 
 Error Session::restore(const TrainedTensors &tensors) {
-  return catching([&] { return impl->restore(tensors); });
+  if (Error error = checkNoCoordinator(bool(impl->commands)))
+    return error;
+  return impl->reportingFailure([&] { return impl->restore(tensors); });
 }
 
 Error Session::serve() {
@@ -109,7 +120,7 @@ std::vector<TraceEvent> Session::takeTrace() {
 
 //===- Processes ----------------------------------------------------------===//
 
-uint32_t Session::process() const { return impl->membership ? impl->membership->rank() : 0; }
+uint32_t Session::process() const { return impl->process(); }
 
 uint32_t Session::processes() const { return impl->membership ? impl->membership->size() : 1; }
 

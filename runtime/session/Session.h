@@ -95,6 +95,9 @@ struct RequestOptions {
   /// update of a training step, so that it changes nothing. Slow. Stages that are CUDA graphs are not
   /// checked, nor are those of other processes.
   bool refusesNan = false;
+  /// Comes in front of what a rank says where the request fails, in all processes that have the request from
+  /// their own caller, such as `step 3: `.
+  std::string errorPrefix = {};
 };
 
 /// What training has changed in a session.
@@ -172,11 +175,11 @@ public:
   /// Drops the states of a sequence, once its request under way has ended. The id may be used again.
   llvm::Error endSequence(uint64_t sequence);
 
-  /// Copies, in main memory, of what training has changed, whole. Waits for the requests under way. For a
-  /// session with all ranks in this process.
+  /// Copies, in main memory, of what training has changed, whole. Waits for the requests under way. Several
+  /// processes, which have no coordinator: a collective call, and process 0 gets the tensors, others none.
   llvm::Expected<TrainedTensors> trainedTensors();
   /// Puts back what `trainedTensors` gave, all or nothing. Fails if a name, dtype or shape is not the plan's,
-  /// or a weight is missing; states that are missing are reset.
+  /// or a weight is missing; states that are missing are reset. Several processes: all give the same tensors.
   llvm::Error restore(const TrainedTensors &tensors);
 
   /// Processes other than the coordinator: executes the commands of rank 0, until that closes its session.

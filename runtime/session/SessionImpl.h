@@ -66,6 +66,16 @@ struct Session::Impl {
   llvm::Error reset();
   llvm::Error endSequence(uint64_t sequence);
   llvm::Expected<TrainedTensors> trainedTensors();
+  llvm::Expected<at::Tensor> wholeWeight(uint32_t index, llvm::ArrayRef<const plan::WeightShard *> shards);
+  llvm::Expected<at::Tensor> wholeState(uint32_t index);
+  /// A tensor of `rank` in process 0, copied into main memory; undefined in other processes, and where `own`
+  /// is. A collective call of all processes.
+  /// \param own   its value where the rank is in this process.
+  /// \param most  bytes of its elements, at most.
+  llvm::Expected<at::Tensor> moveToFirst(uint32_t rank, const at::Tensor &own, uint64_t most);
+  /// Null if another process runs the rank.
+  const Rank *rankHere(uint32_t number) const;
+  uint32_t process() const { return membership ? membership->rank() : 0; }
   llvm::Error restore(const TrainedTensors &tensors);
   llvm::Error restoreState(uint32_t index, const at::Tensor &whole, StateValues &values);
   /// Executes the commands of rank 0, until that closes its session.

@@ -138,6 +138,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
         closedReason->set("one failed while it changed weights, which may be half changed (" + message + ")");
       });
   request->refusesNan = options.refusesNan;
+  request->errorPrefix = options.errorPrefix;
   request->captures = std::move(captures);
   underWay.add(request);
   post(request, signature, collects);

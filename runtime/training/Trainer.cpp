@@ -10,7 +10,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <array>
 #include <cmath>
+#include <cstring>
 
 namespace cleave::runtime {
 
@@ -21,6 +23,9 @@ using llvm::Expected;
 static constexpr llvm::StringLiteral kWeightPrefix = "weight/", kStatePrefix = "state/", kSteps = "steps";
 
 Expected<std::unique_ptr<Trainer>> Trainer::open(llvm::StringRef plan, TrainerOptions options) {
+  if (options.session.hasCoordinator)
+    return llvm::createStringError("found a coordinator (SessionOptions::hasCoordinator), expected processes "
+                                   "that make the same calls");
   auto session = Session::open(plan, options.session);
   if (!session)
     return session.takeError();
@@ -117,17 +122,37 @@ Expected<StepResult> Trainer::runStep(llvm::ArrayRef<at::Tensor> batch) {
                   .isSkipped = false};
   const std::vector<at::Tensor> leaves = leavesOf(batch, step);
   seedStep(step.number);
-  auto results = ownedSession->run(leaves);
-  if (!results)
-    return llvm::createStringError("step " + llvm::Twine(step.number) + ": " +
-                                   llvm::toString(results.takeError()));
-  step.loss = (*results)[lossOutput].item<double>();
-  step.gradientNorm = (*results)[normOutput].item<double>();
+  const std::string prefix = "step " + std::to_string(step.number) + ": ";
+  auto results = ownedSession->run(leaves, {.errorPrefix = prefix});
+  if (!results) {
+    // That of a rank has the prefix.
+    const std::string message = llvm::toString(results.takeError());
+    return llvm::createStringError((llvm::StringRef(message).starts_with(prefix) ? "" : prefix) + message);
+  }
+  if (Error error = shareResult(*results, step))
+    return error;
   step.isSkipped = !std::isfinite(step.gradientNorm) || !std::isfinite(step.loss);
   if (step.isSkipped && !options.skipNonFinite)
     return describeNonFinite(leaves, step);
   ++completed;
   return step;
+}
+
+Error Trainer::shareResult(llvm::ArrayRef<at::Tensor> results, StepResult &step) {
+  const uint32_t root = ownedSession->outputProcess();
+  std::array<double, 2> numbers{};
+  if (ownedSession->process() == root)
+    numbers = {results[lossOutput].item<double>(), results[normOutput].item<double>()};
+  auto shared =
+      ownedSession->broadcast(llvm::StringRef(reinterpret_cast<char *>(&numbers), sizeof numbers), root);
+  if (!shared)
+    return shared.takeError();
+  if (shared->size() != sizeof numbers)
+    return llvm::createStringError("a message of rank %u: found no result of a step", root);
+  std::memcpy(&numbers, shared->data(), sizeof numbers);
+  step.loss = numbers[0];
+  step.gradientNorm = numbers[1];
+  return Error::success();
 }
 
 void Trainer::seedStep(uint64_t number) const {
@@ -146,16 +171,16 @@ void Trainer::seedStep(uint64_t number) const {
 /// Runs the step again to find the operator that made the NaN. Weights and optimizer states are as before the
 /// step; buffers (running statistics) may have changed.
 Error Trainer::describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step) {
-  std::string message = llvm::formatv("step {0}: the loss is {1}, the norm of its gradients {2}", step.number,
-                                      step.loss, step.gradientNorm);
+  const std::string message = llvm::formatv("step {0}: the loss is {1}, the norm of its gradients {2}",
+                                            step.number, step.loss, step.gradientNorm);
   const auto &inputs = ownedSession->plan().signatures.front()->inputs;
   for (auto [leaf, input] : llvm::zip(leaves, inputs))
     if (leaf.is_floating_point() && !leaf.isfinite().all().item<bool>())
       return llvm::createStringError(message + "; input " + input->name + " has numbers that are not finite");
+  const std::string remedy = message + "; lower the learning rate, clip gradients, or skip such steps";
   seedStep(step.number);
-  if (auto again = ownedSession->run(leaves, {.refusesNan = true}); !again)
-    message += "; " + llvm::toString(again.takeError());
-  return llvm::createStringError(message + "; lower the learning rate, clip gradients, or skip such steps");
+  auto again = ownedSession->run(leaves, {.refusesNan = true, .errorPrefix = remedy + "; "});
+  return again ? llvm::createStringError(remedy) : again.takeError();
 }
 
 Expected<std::vector<NamedTensor>> Trainer::weights() {

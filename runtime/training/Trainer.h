@@ -28,13 +28,20 @@ struct StepResult {
   bool isSkipped;
 };
 
-/// Trains the model of a plan that `cleave compile --train` has made, for one rank.
+/// Trains the model of a plan that `cleave compile --train` has made. Several processes
+/// (SessionOptions::launch) make the same calls of `step`, `weights`, `checkpoint` and `restore`, in the same
+/// order and with the same arguments.
 class Trainer {
 public:
-  /// Fails if the plan does not train. \param plan  its folder, untrusted.
+  /// Fails if the plan does not train, or the session has a coordinator.
+  /// \param plan  its folder, untrusted.
   static llvm::Expected<std::unique_ptr<Trainer>> open(llvm::StringRef plan, TrainerOptions options);
 
+  Session &session() { return *ownedSession; }
   const Session &session() const { return *ownedSession; }
+  /// As those of the session.
+  llvm::Error close() { return ownedSession->close(); }
+  std::string fail(const std::string &message) { return ownedSession->fail(message); }
   /// Inputs that the caller gives: those of the plan except the step inputs (learning rate, step number,
   /// random key, sample indices). They live as long as this object.
   std::vector<const plan::Input *> inputs() const;
@@ -42,7 +49,7 @@ public:
   uint64_t completedSteps() const { return completed; }
 
   /// Runs a training step on one tensor for each of `inputs`, of the dtype and sizes that the plan gives
-  /// them; from any device, and only read. Not thread-safe.
+  /// them; from any device, and only read. Not thread-safe. All processes get the result.
   ///
   /// A step with a loss or gradient that is not finite leaves weights and optimizer state unchanged, but may
   /// have changed buffers (running statistics). With `skipNonFinite` it counts: step number and schedule go
@@ -51,9 +58,10 @@ public:
   llvm::Expected<StepResult> step(llvm::ArrayRef<at::Tensor> batch);
 
   /// The trained weights and the buffers that the model writes, by their names in the model; tied ones once.
+  /// In process 0; none in others.
   llvm::Expected<std::vector<NamedTensor>> weights();
   /// Copies in main memory of all that `restore` needs except options and data: `weight/NAME`, `state/NAME`
-  /// and `steps` (int64), the number of completed steps.
+  /// and `steps` (int64), the number of completed steps. In process 0; others have only `steps`.
   llvm::Expected<std::vector<NamedTensor>> checkpoint();
   /// Untrusted; copied. Fails, and changes nothing, if it is not a checkpoint of this plan. Only one of no
   /// steps may lack optimizer states.
@@ -67,6 +75,8 @@ private:
   /// The inputs of the signature: those of the batch, and what the step gives.
   std::vector<at::Tensor> leavesOf(llvm::ArrayRef<at::Tensor> batch, const StepResult &step) const;
   void seedStep(uint64_t number) const;
+  /// Loss and norm of a step, in all processes. \param results  outputs, where this process has them.
+  llvm::Error shareResult(llvm::ArrayRef<at::Tensor> results, StepResult &step);
   llvm::Error describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step);
 
   std::unique_ptr<Session> ownedSession;

@@ -142,20 +142,9 @@ static std::string commonOptions(const RunOptions &options) {
   return given;
 }
 
-static Error agreeOnOptions(Session &session, const RunOptions &options) {
-  auto all = session.gather(commonOptions(options), 0);
-  if (!all)
-    return all.takeError();
-  for (size_t process = 1; process < all->size(); ++process)
-    if ((*all)[process] != all->front())
-      return llvm::createStringError("rank %zu was given %s, rank 0 %s; give all ranks the same options",
-                                     process, (*all)[process].c_str(), all->front().c_str());
-  return session.barrier();
-}
-
 /// With several processes, only then is it known which one writes.
 static Error checkProcesses(Session &session, const RunOptions &options, uint32_t signature) {
-  if (Error error = agreeOnOptions(session, options))
+  if (Error error = agreeOnOptions(session, commonOptions(options)))
     return error;
   if (session.process() == session.outputProcess(signature))
     if (Error error = checkRunFiles(options.files))

@@ -6,10 +6,11 @@
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/RunSandbox.h"
 #include "tools/cleave/process/CrashReport.h"
+#include "tools/cleave/run/RankProcess.h"
 #include "tools/cleave/run/RunFiles.h"
 #include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
-#include "tools/cleave/train/TrainingData.h"
+#include "tools/cleave/train/TrainReport.h"
 #include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -32,79 +33,27 @@ struct TrainOptions {
   uint64_t steps = 0, checkpointEvery = 0, logEvery = 10, timeoutSeconds = 30;
   runtime::TrainerOptions trainer;
 };
-
-/// Measurements of a training run.
-struct TrainReport {
-  std::vector<StepResult> steps;
-  /// Seconds of each step.
-  std::vector<double> stepSeconds;
-  /// Wall time of all steps, with log lines and the checkpoints of --checkpoint-every.
-  double seconds = 0;
-};
 } // namespace
 
 static double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// JSON has no numbers that are not finite.
-static llvm::json::Value number(double value) {
-  return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
+/// Adds the rank to an error, if there are several processes.
+static Error ofProcess(const Trainer &trainer, Error error) {
+  const runtime::Session &session = trainer.session();
+  return error && session.processes() > 1 ? prefixWithRank(session.process(), std::move(error))
+                                          : std::move(error);
 }
 
-static llvm::json::Object toJson(const Trainer &trainer, const TrainingData &data,
-                                 const TrainReport &report) {
-  llvm::json::Array losses, norms, rates, skipped, devices;
-  for (const StepResult &step : report.steps) {
-    losses.push_back(number(step.loss));
-    norms.push_back(number(step.gradientNorm));
-    rates.push_back(number(step.learningRate));
-    if (step.isSkipped)
-      skipped.push_back(int64_t(step.number));
-  }
-  for (const runtime::DeviceStatistics &device : trainer.session().statistics())
-    devices.push_back(llvm::json::Object{{"name", device.name},
-                                         {"weight_bytes", device.weightBytes},
-                                         {"peak_bytes", device.peakBytes},
-                                         {"busy_seconds", device.busySeconds}});
-  const double steps = std::max<size_t>(report.steps.size(), 1);
-  const double unitsPerSecond =
-      report.steps.empty() ? 0 : data.unitsPerBatch() * steps / std::max(report.seconds, 1e-9);
-  return llvm::json::Object{{"steps", int64_t(trainer.completedSteps())},
-                            {"losses", std::move(losses)},
-                            {"gradient_norms", std::move(norms)},
-                            {"learning_rates", std::move(rates)},
-                            {"skipped_steps", std::move(skipped)},
-                            {"seconds", report.seconds / steps},
-                            {"step_seconds", llvm::json::Array(report.stepSeconds)},
-                            {(data.unit() + "_per_second").str(), unitsPerSecond},
-                            {"devices", std::move(devices)}};
-}
+/// Process 0 alone has tensors, writes files, logs and prints.
+static bool isFirst(const Trainer &trainer) { return trainer.session().process() == 0; }
 
-static void printText(llvm::raw_ostream &out, const Trainer &trainer, const TrainingData &data,
-                      const TrainReport &report) {
-  if (report.steps.empty()) {
-    out << "nothing to do: the checkpoint is at step " << trainer.completedSteps() << "\n";
-    return;
-  }
-  const double steps = report.steps.size();
-  out << llvm::formatv("{0} steps: loss {1:f4} to {2:f4}, {3:f2} ms a step, {4:f0} {5}/s\n",
-                       report.steps.size(), report.steps.front().loss, report.steps.back().loss,
-                       report.seconds / steps * 1e3,
-                       data.unitsPerBatch() * steps / std::max(report.seconds, 1e-9), data.unit());
-  if (const size_t skipped =
-          llvm::count_if(report.steps, [](const StepResult &step) { return step.isSkipped; }))
-    out << skipped << " steps were skipped, as their loss or gradients were not finite\n";
-  for (const runtime::DeviceStatistics &device : trainer.session().statistics())
-    out << llvm::formatv("{0}: weights {1:f2} MB, peak {2:f2} MB\n", device.name, device.weightBytes / 1e6,
-                         device.peakBytes / 1e6);
-}
-
-static Error writeCheckpoint(Trainer &trainer, const std::string &file) {
-  auto tensors = trainer.checkpoint();
+static Error writeInFirst(const Trainer &trainer, const std::string &file,
+                          llvm::Expected<std::vector<runtime::NamedTensor>> tensors) {
   if (!tensors)
     return tensors.takeError();
-  return runtime::writeTensors(file, *tensors);
+  return isFirst(trainer) ? ofProcess(trainer, runtime::writeTensors(file, *tensors)) : Error::success();
 }
 
 static void log(const StepResult &step, uint64_t all, double unitsPerSecond, llvm::StringRef unit) {
@@ -127,7 +76,7 @@ static Error trainSteps(Trainer &trainer, const TrainingData &data, const TrainO
     report.steps.push_back(*step);
     report.stepSeconds.push_back(secondsSince(begin));
     ++sinceLog;
-    if (step->number % options.logEvery == 0 || step->number == options.steps) {
+    if (isFirst(trainer) && (step->number % options.logEvery == 0 || step->number == options.steps)) {
       log(*step, options.steps, data.unitsPerBatch() * sinceLog / std::max(secondsSince(logged), 1e-9),
           data.unit());
       logged = std::chrono::steady_clock::now();
@@ -135,10 +84,11 @@ static Error trainSteps(Trainer &trainer, const TrainingData &data, const TrainO
     }
     const bool isDue = options.checkpointEvery > 0 && step->number % options.checkpointEvery == 0;
     if (isDue && step->number < options.steps)
-      if (Error error = writeCheckpoint(trainer, options.checkpoint))
+      if (Error error = writeInFirst(trainer, options.checkpoint, trainer.checkpoint()))
         return error;
   }
   report.seconds = secondsSince(start);
+  report.completedSteps = trainer.completedSteps();
   return Error::success();
 }
 
@@ -160,33 +110,12 @@ static Error resume(Trainer &trainer, const TrainOptions &options) {
 /// Writes the trained weights and the last checkpoint: each even if the other one fails.
 static Error writeResults(Trainer &trainer, const TrainOptions &options) {
   Error error = Error::success();
-  if (!options.output.empty()) {
-    auto weights = trainer.weights();
-    error = weights ? runtime::writeTensors(options.output, *weights) : weights.takeError();
-  }
+  if (!options.output.empty())
+    error = writeInFirst(trainer, options.output, trainer.weights());
   if (!options.checkpoint.empty())
-    error = llvm::joinErrors(std::move(error), writeCheckpoint(trainer, options.checkpoint));
+    error =
+        llvm::joinErrors(std::move(error), writeInFirst(trainer, options.checkpoint, trainer.checkpoint()));
   return error;
-}
-
-/// Trains, and writes what was asked for.
-static Error trainAndWrite(Trainer &trainer, const TrainOptions &options) {
-  auto data = TrainingData::read(trainer, options.data);
-  if (!data)
-    return data.takeError();
-  if (Error error = resume(trainer, options))
-    return error;
-  if (options.output.empty() && options.checkpoint.empty())
-    llvm::errs() << "note: neither --output nor --checkpoint is given, so that the weights are not kept\n";
-  TrainReport report;
-  if (Error error = trainSteps(trainer, *data, options, report))
-    return error;
-  Error written = writeResults(trainer, options);
-  if (options.json)
-    llvm::outs() << plan::jsonText(toJson(trainer, *data, report), /*indent=*/2) << "\n";
-  else
-    printText(llvm::outs(), trainer, *data, report);
-  return llvm::joinErrors(std::move(written), finishOutput());
 }
 
 static Error checkOptions(const TrainOptions &options) {
@@ -196,35 +125,111 @@ static Error checkOptions(const TrainOptions &options) {
   if (options.trainer.learningRate.warmupSteps > options.steps)
     return wrongUsage("--warmup " + llvm::Twine(options.trainer.learningRate.warmupSteps) +
                       ": expected at most --steps " + llvm::Twine(options.steps));
+  if (isSameFile(options.output, options.checkpoint))
+    return wrongUsage("--output " + options.output + ": is the file of --checkpoint; give another name");
+  return Error::success();
+}
+
+static Error checkFiles(const TrainOptions &options) {
   const RunFiles files{
       .plan = options.plan, .inputs = options.data, .outputs = "", .trace = "", .inputsOption = "--data"};
   for (auto [option, file] :
        {std::pair("--output", &options.output), std::pair("--checkpoint", &options.checkpoint)})
     if (Error error = checkWrittenFile(option, *file, files))
       return error;
-  if (isSameFile(options.output, options.checkpoint))
-    return wrongUsage("--output " + options.output + ": is the file of --checkpoint; give another name");
+  return Error::success();
+}
+
+/// What must be the same in all processes; paths may differ between hosts.
+static std::string commonOptions(const Trainer &trainer, const TrainOptions &options,
+                                 const TrainingData &data) {
+  const runtime::LearningRateSchedule &rate = options.trainer.learningRate;
+  std::string given =
+      llvm::formatv("--steps {0} --lr {1:E8} --lr-schedule {2} --warmup {3} --seed {4}", options.steps,
+                    rate.peak, options.schedule, rate.warmupSteps, options.trainer.seed);
+  if (options.trainer.skipNonFinite)
+    given += " --skip-nonfinite";
+  if (options.trainer.session.tf32)
+    given += " --tf32";
+  if (!options.output.empty())
+    given += " --output";
+  if (!options.checkpoint.empty())
+    given += " --checkpoint --checkpoint-every " + std::to_string(options.checkpointEvery);
+  if (options.resumes)
+    given += " --resume from step " + std::to_string(trainer.completedSteps());
+  return given + " --data of " + std::to_string(data.batches()) + " batches";
+}
+
+/// Trains, and writes what was asked for. Process 0 writes and prints.
+static Error trainAndWrite(Trainer &trainer, const TrainOptions &options) {
+  runtime::Session &session = trainer.session();
+  if (isFirst(trainer))
+    if (Error error = checkFiles(options))
+      return ofProcess(trainer, std::move(error));
+  auto data = TrainingData::read(trainer, options.data);
+  if (!data)
+    return ofProcess(trainer, data.takeError());
+  if (Error error = resume(trainer, options))
+    return ofProcess(trainer, std::move(error));
+  if (Error error = agreeOnOptions(session, commonOptions(trainer, options, *data)))
+    return error;
+  if (isFirst(trainer) && options.output.empty() && options.checkpoint.empty())
+    llvm::errs() << "note: neither --output nor --checkpoint is given, so that the weights are not kept\n";
+  TrainReport report;
+  if (Error error = trainSteps(trainer, *data, options, report))
+    return error;
+  Error written = writeResults(trainer, options);
+  if (Error error = report.gatherDevices(session))
+    return llvm::joinErrors(std::move(written), std::move(error));
+  if (!isFirst(trainer))
+    return written;
+  if (options.json)
+    llvm::outs() << plan::jsonText(report.toJson(*data), /*indent=*/2) << "\n";
+  else
+    report.printText(llvm::outs(), *data);
+  return llvm::joinErrors(std::move(written), finishOutput());
+}
+
+/// Enters the sandbox before anything of the plan runs. One process prints the note about an incomplete
+/// sandbox.
+static Error enter(RunSandbox &sandbox, const runtime::SessionOptions &session) {
+  if (Error error = sandbox.enter())
+    return error;
+  if (!session.launch || session.launch->rank == 0)
+    llvm::errs() << sandbox.note();
   return Error::success();
 }
 
 static Error train(TrainOptions options) {
+  runtime::SessionOptions &session = options.trainer.session;
+  if (Error error = runtime::launchFromEnvironment().moveInto(session.launch))
+    return error;
   using Kind = runtime::LearningRateSchedule::Kind;
   options.trainer.learningRate.totalSteps = options.steps;
   options.trainer.learningRate.kind = options.schedule == "linear"   ? Kind::Linear
                                       : options.schedule == "cosine" ? Kind::Cosine
                                                                      : Kind::Constant;
-  options.trainer.session.timeout = std::chrono::seconds(options.timeoutSeconds);
-  options.trainer.session.onTimeout = endWithError;
+  session.timeout = std::chrono::seconds(options.timeoutSeconds);
+  session.onTimeout = endWithError;
+  if (Error error = checkOptions(options))
+    return error;
   SandboxFiles files{options.plan, {options.data}, {options.output, options.checkpoint}};
   if (options.resumes)
     files.read.push_back(options.checkpoint);
-  auto sandbox = RunSandbox::prepare(options.sandbox, files, options.trainer.session);
+  auto sandbox = RunSandbox::prepare(options.sandbox, files, session);
   if (!sandbox)
     return sandbox.takeError();
-  if (Error error = sandbox->enter())
-    return error;
-  llvm::errs() << sandbox->note();
-  if (Error error = checkOptions(options))
+  if (session.launch) {
+    session.onRendezvous = [&] { return enter(*sandbox, session); };
+    auto open = [&](std::function<void(const std::string &)> failed) {
+      session.onFailure = std::move(failed);
+      return Trainer::open(options.plan, options.trainer);
+    };
+    runAsRank<Trainer>(session.launch->rank, open,
+                       [&](Trainer &trainer) { return trainAndWrite(trainer, options); });
+    return Error::success();
+  }
+  if (Error error = enter(*sandbox, session))
     return error;
   auto trainer = Trainer::open(options.plan, options.trainer);
   if (!trainer)
@@ -298,7 +303,8 @@ void addTrainCommand(CLI::App &app, Subcommand &chosen) {
       ->type_name("FOLDER");
   addTrainingOptions(command, *options);
   addFileOptions(command, *options);
-  addDeviceNames(command, options->trainer.session.devices, "The device: cpu:0 or cuda:0",
+  addDeviceNames(command, options->trainer.session.devices,
+                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each",
                  /*acceptsBareCuda=*/true);
   addLibraries(command, options->trainer.session.libraries);
   addAllowedOperators(command, options->trainer.session.allowedOperators);
@@ -307,7 +313,9 @@ void addTrainCommand(CLI::App &app, Subcommand &chosen) {
       ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--timeout", options->timeoutSeconds, "Seconds that a step may take")
+  command
+      ->add_option("--timeout", options->timeoutSeconds,
+                   "Seconds that a step may take, and ranks wait for each other")
       ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
@@ -318,8 +326,12 @@ void addTrainCommand(CLI::App &app, Subcommand &chosen) {
       ->capture_default_str()
       ->type_name("auto|on|off");
   command->add_flag("--json", options->json, "Report as one JSON object");
-  command->footer("example:\n  cleave train gpt2.plan --data tokens.safetensors --steps 1000 --lr 3e-4 "
-                  "--lr-schedule cosine --warmup 100 --output trained.safetensors");
+  command->footer(
+      "example:\n  cleave train gpt2.plan --data tokens.safetensors --steps 1000 --lr 3e-4 "
+      "--lr-schedule cosine --warmup 100 --output trained.safetensors\n"
+      "a process a rank, also by srun and mpirun:\n"
+      "  torchrun --nproc-per-node 2 --no-python cleave train gpt2.plan --data tokens.safetensors "
+      "--steps 1000 --lr 3e-4");
   command->callback([options, &chosen] { chosen = {[options] { return train(*options); }, {}}; });
 }
 

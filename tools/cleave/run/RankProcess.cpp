@@ -43,6 +43,17 @@ llvm::Error prefixWithRank(uint32_t rank, llvm::Error error) {
   return llvm::createStringError("rank " + std::to_string(rank) + ": " + llvm::toString(std::move(error)));
 }
 
+llvm::Error agreeOnOptions(runtime::Session &session, const std::string &options) {
+  auto all = session.gather(options, 0);
+  if (!all)
+    return all.takeError();
+  for (size_t process = 1; process < all->size(); ++process)
+    if ((*all)[process] != all->front())
+      return llvm::createStringError("rank %zu was given %s, rank 0 %s; give all ranks the same options",
+                                     process, (*all)[process].c_str(), all->front().c_str());
+  return session.barrier();
+}
+
 //===- What nobody catches ------------------------------------------------===//
 
 static std::function<void(const std::string &)> endAll;

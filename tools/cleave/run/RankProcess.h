@@ -2,6 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RANKPROCESS_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RANKPROCESS_H
 
+#include "runtime/session/Session.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
 #include <atomic>
@@ -17,6 +18,10 @@ namespace cleave {
 
 /// Adds the rank to an error that all processes will report: `rank 1: cannot read …`.
 llvm::Error prefixWithRank(uint32_t rank, llvm::Error error);
+
+/// Fails unless all processes were given the same `options`, in the words of the command line. A collective
+/// call, which returns when all have made it.
+llvm::Error agreeOnOptions(runtime::Session &session, const std::string &options);
 
 /// Callback for failures of other processes: prints at once, and ends this process a little later.
 std::function<void(const std::string &)> stopRankCallback(uint32_t rank);

@@ -1,14 +1,13 @@
 //===- RunReport.cpp - Report of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunReport.h"
 #include "codegen/plan/PlanQueries.h"
-#include "codegen/plan/text/Printable.h"
 #include "runtime/base/DTypes.h"
+#include "tools/cleave/run/DeviceReport.h"
 #include "tools/cleave/run/RankMessage.h"
 #include "tools/cleave/text/TextTable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cmath>
 
 namespace cleave {
 
@@ -16,47 +15,16 @@ using llvm::Expected;
 using llvm::json::Array;
 using llvm::json::Object;
 using llvm::json::Value;
-using runtime::DeviceStatistics;
 using runtime::NamedTensor;
 
 std::string RunReport::partOf(const Measurement &measurement, llvm::ArrayRef<NamedTensor> named) {
-  Array devices, outputs;
-  for (const MeasuredDevice &device : measurement.devices)
-    devices.push_back(Object{{"name", device.statistics.name},
-                             {"peak_bytes", device.statistics.peakBytes},
-                             {"weight_bytes", device.statistics.weightBytes},
-                             {"state_bytes_written", device.statistics.stateBytesWritten},
-                             {"state_bytes_copied", device.statistics.stateBytesCopied},
-                             {"busy_seconds", device.statistics.busySeconds},
-                             {"busy_alone", device.busyAlone}});
+  Array outputs;
   for (const auto &[name, tensor] : named)
     outputs.push_back(Object{{"name", name},
                              {"dtype", plan::nameOf(runtime::dtypeOf(tensor.scalar_type()))},
                              {"shape", Array(tensor.sizes())}});
-  return llvm::formatv("{0}",
-                       Value(Object{{"devices", std::move(devices)}, {"outputs", std::move(outputs)}}));
-}
-
-static int64_t integer(const Object &object, llvm::StringRef key) {
-  return object.getInteger(key).value_or(0);
-}
-static double real(const Object &object, llvm::StringRef key) {
-  const double number = object.getNumber(key).value_or(0);
-  return std::isfinite(number) ? number : 0;
-}
-static std::string text(const Object &object, llvm::StringRef key) {
-  return plan::printable(object.getString(key).value_or(""));
-}
-
-/// The objects of the array under `key`; nothing if there is no array of objects.
-static std::optional<std::vector<const Object *>> objects(const Value &part, llvm::StringRef key) {
-  const Object *object = part.getAsObject();
-  const Array *array = object ? object->getArray(key) : nullptr;
-  std::vector<const Object *> found;
-  for (size_t i = 0; array && i < array->size(); ++i)
-    if (const Object *item = (*array)[i].getAsObject())
-      found.push_back(item);
-  return array && found.size() == array->size() ? std::optional(found) : std::nullopt;
+  return llvm::formatv("{0}", Value(Object{{"devices", cleave::toJson(measurement.devices)},
+                                           {"outputs", std::move(outputs)}}));
 }
 
 Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &own,
@@ -67,25 +35,22 @@ Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &
   double busyAlone = 0;
   for (auto [rank, words] : llvm::enumerate(parts)) {
     Expected<Value> part = parseMessage(words);
-    const auto devices = part ? objects(*part, "devices") : std::nullopt;
-    const auto outputs = part ? objects(*part, "outputs") : std::nullopt;
+    auto devices = part ? devicesOf(*part) : std::nullopt;
+    const auto outputs = part ? objectsOf(*part, "outputs") : std::nullopt;
     llvm::consumeError(part.takeError());
     if (!devices || !outputs)
       return llvm::createStringError("a message of rank %zu: found no report of devices and outputs", rank);
-    for (const Object *device : *devices) {
-      const double busy = real(*device, "busy_seconds");
-      report.devices.push_back({text(*device, "name"), integer(*device, "peak_bytes"),
-                                integer(*device, "weight_bytes"), integer(*device, "state_bytes_written"),
-                                integer(*device, "state_bytes_copied"), busy,
-                                own.secondsPerStep * double(own.steps) - busy});
-      busyAlone += real(*device, "busy_alone");
+    for (MeasuredDevice &device : *devices) {
+      busyAlone += device.busyAlone;
+      const double idle = own.secondsPerStep * double(own.steps) - device.statistics.busySeconds;
+      report.devices.push_back({std::move(device.statistics), idle});
     }
     for (const Object *output : *outputs) {
       std::vector<int64_t> sizes;
       const Array *shape = output->getArray("shape");
       for (size_t i = 0; shape && i < shape->size(); ++i)
         sizes.push_back((*shape)[i].getAsInteger().value_or(0));
-      report.outputs.push_back({text(*output, "name"), text(*output, "dtype"), std::move(sizes)});
+      report.outputs.push_back({textOf(*output, "name"), textOf(*output, "dtype"), std::move(sizes)});
     }
   }
   if (report.devices.size() > 1) {
@@ -97,14 +62,14 @@ Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &
 
 Object RunReport::toJson() const {
   Array deviceList, outputList;
-  for (const Device &device : devices)
+  for (const auto &[device, idleSeconds] : devices)
     deviceList.push_back(Object{{"name", device.name},
                                 {"peak_bytes", device.peakBytes},
                                 {"weight_bytes", device.weightBytes},
                                 {"state_bytes_written", device.stateBytesWritten},
                                 {"state_bytes_copied", device.stateBytesCopied},
                                 {"busy_seconds", device.busySeconds},
-                                {"idle_seconds", device.idleSeconds}});
+                                {"idle_seconds", idleSeconds}});
   for (const Output &output : outputs)
     outputList.push_back(
         Object{{"name", output.name}, {"dtype", output.dtype}, {"shape", Array(output.sizes)}});
@@ -127,10 +92,10 @@ void RunReport::printText(llvm::raw_ostream &out) const {
   out << "\n";
   TextTable table({Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"device", "peak MB", "weights MB", "busy ms", "idle ms"});
-  for (const Device &device : devices)
+  for (const auto &[device, idleSeconds] : devices)
     table.add({device.name, megabytes(device.peakBytes), megabytes(device.weightBytes),
                llvm::formatv("{0:f2}", device.busySeconds * 1e3),
-               llvm::formatv("{0:f2}", device.idleSeconds * 1e3)});
+               llvm::formatv("{0:f2}", idleSeconds * 1e3)});
   table.print(out);
   out << "\n";
   TextTable types({Align::Left, Align::Left});

@@ -29,9 +29,8 @@ public:
 
 private:
   struct Device {
-    std::string name;
-    int64_t peakBytes, weightBytes, stateBytesWritten, stateBytesCopied;
-    double busySeconds, idleSeconds;
+    runtime::DeviceStatistics statistics;
+    double idleSeconds;
   };
   struct Output {
     std::string name, dtype;

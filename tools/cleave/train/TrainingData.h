@@ -16,6 +16,8 @@ public:
 
   /// The batch of step `step`, from 0 on. After the last batch comes the first.
   std::vector<at::Tensor> batch(uint64_t step) const;
+  /// Number of batches in the file.
+  uint64_t batches() const { return count; }
   /// Elements in a batch of the input that holds tokens; where none is known to, samples.
   int64_t unitsPerBatch() const { return units; }
   /// `tokens` or `samples`.
