@@ -46,6 +46,7 @@ public:
 
 private:
   llvm::Error read();
+  llvm::Error chooseTrainingMesh();
   llvm::Error chooseRecomputation();
   llvm::Error split();
   llvm::Error make(PlanMaker &maker);
@@ -73,6 +74,8 @@ private:
   bool passesAccepted = false;
   PlanWitnesses witnesses;
   std::unique_ptr<plan::Plan> plan;
+  /// Of training: the configurations that were evaluated.
+  plan::MeshCandidates candidates;
   std::optional<plan::OutputDirectory> directory;
 };
 
@@ -81,9 +84,9 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
   if (!options.gradients)
     return llvm::Error::success();
   const std::pair<bool, const char *> refused[] = {
-      {shape.search.has_value(), "--mesh auto, expected a mesh"},
+      {shape.search.has_value(), "--mesh auto, expected a mesh: only --train chooses one"},
       {shape.dataParallelSize > 1, "data-parallel ranks, expected one"},
-      {shape.microbatches == 0, "--microbatches auto, expected a number"},
+      {shape.microbatches == 0, "--microbatches auto without --mesh auto, expected a number"},
       {shape.microbatches > 1 && !options.gradients->update,
        "--microbatches, expected a batch in one piece: only --train adds up gradients"},
       {options.dtype != "traced" && options.verify,
@@ -114,8 +117,42 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
   return llvm::Error::success();
 }
 
+/// Chooses what --mesh leaves open, as the forecast of a training step does (`simulate --train`).
+llvm::Error Compilation::chooseTrainingMesh() {
+  CompileOptions forecasting = options;
+  // One pipeline: gradients are not summed over data-parallel ranks yet.
+  if (forecasting.mesh == "auto")
+    forecasting.mesh = "pp=auto,tp=auto";
+  const std::vector<std::string> given = options.gradients->recompute;
+  const bool isKnown = given.size() == 1 && (given.front() == "full" || given.front() == "selective");
+  forecasting.training = TrainingChoice{.recompute = isKnown         ? given.front()
+                                                     : given.empty() ? "auto"
+                                                                     : "none",
+                                        .zero = 0};
+  forecasting.gradients.reset();
+  auto forecast = forecastTraining(forecasting);
+  if (!forecast)
+    return forecast.takeError();
+  const Configuration &chosen = forecast->configuration;
+  options.mesh = llvm::formatv("pp={0},tp={1}", chosen.pipelineParallelSize, chosen.tensorParallelSize).str();
+  options.microbatches = chosen.microbatches;
+  options.schedule = chosen.pipelineParallelSize > 1 ? forecast->pipeline.schedule.name : "";
+  if (given.empty() && chosen.training.recompute != Recompute::None)
+    options.gradients->recompute = {nameOf(chosen.training.recompute).str()};
+  silent = options;
+  silent.emitIr.clear();
+  candidates = std::move(forecast->candidates);
+  report.notes = std::move(forecast->notes);
+  return llvm::Error::success();
+}
+
 llvm::Error Compilation::read() {
   auto parsed = readPipelineShape(options);
+  if (parsed && parsed->search && options.gradients && options.gradients->update) {
+    if (auto error = chooseTrainingMesh())
+      return error;
+    parsed = readPipelineShape(options);
+  }
   if (!parsed)
     return parsed.takeError();
   shape = *parsed;
@@ -186,15 +223,17 @@ llvm::Error Compilation::split() {
     if (options.emitIr.empty())
       return llvm::Error::success();
   }
-  if (options.emitIr.empty())
-    return make(*maker);
-  plan::MeshCandidates evaluated;
   if (plan)
-    evaluated = std::move(plan->candidates);
-  PlanMaker writing(options, source, context);
-  if (auto error = make(writing))
-    return error;
-  plan->candidates = std::move(evaluated);
+    candidates = std::move(plan->candidates);
+  if (options.emitIr.empty()) {
+    if (auto error = make(*maker))
+      return error;
+  } else {
+    PlanMaker writing(options, source, context);
+    if (auto error = make(writing))
+      return error;
+  }
+  plan->candidates = std::move(candidates);
   return llvm::Error::success();
 }
 
