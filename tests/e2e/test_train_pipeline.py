@@ -1,8 +1,10 @@
 """Training over pipeline stages: three steps as PyTorch's, the same bits by every schedule, and whole checkpoints."""
 
+import json
+
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
 
@@ -61,6 +63,48 @@ def test_peaks_are_predicted(options, traced, tmp_path):  # noqa: F811
     for index, stage in enumerate(stages):
         measured = found["devices"][index * width]["peak_bytes"]
         assert stage["predicted_peak_bytes"] == pytest.approx(measured, rel=0.03), (index, stages, found["devices"])
+
+
+# Of rank r of p = 4 with m = 8 micro-batches and v chunks a rank: micro-batches (of interleaved stages, chunks) whose forward
+# pass has begun and whose weights' gradients are not there yet. Narayanan et al. 2021 (1F1B, interleaved), Qi et al. 2024 (ZB-H1).
+LIVE = {"gpipe": lambda r: 8, "1f1b": lambda r: min(4 - r, 8), "zb-h1": lambda r: 4,
+        "interleaved": lambda r: min(8 * 2, (2 - 1) * 4 + 2 * (4 - 1 - r) + 1)}
+
+
+@pytest.mark.parametrize("schedule", LIVE)
+def test_live_activations_are_those_of_the_schedule(schedule, trace_model, tmp_path):
+    """As the trace of a run has them."""
+    config = "vocab_size=64,n_embd=16,n_layer=8,n_head=2,n_positions=16"
+    model = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 8, "--train")
+    plan = compiled(model, tmp_path, "--mesh", "pp=4", "--microbatches", 8, "--schedule", schedule)
+    step = {"random_key": torch.tensor(1), "sample_index": torch.arange(8), "learning_rate": torch.tensor(1e-3),
+            "step": torch.tensor(1.0)}
+    save_file(load_file(model.inputs) | step, tmp_path / "inputs.safetensors")
+    cleave("run", plan, "--inputs", tmp_path / "inputs.safetensors", "--trace", tmp_path / "trace.json")
+    events = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    for rank in range(4):
+        own = sorted((event["ts"], event["args"]["action"]) for event in events if event["tid"] == rank)
+        live = [0]
+        for _, action in own:
+            live.append(live[-1] + {"Forward": 1, "BackwardWeight": -1}.get(action, 0))
+        assert max(live) == LIVE[schedule](rank) and live[-1] == 0, (rank, live)
+
+
+@pytest.mark.parametrize("options", [(), ("--schedule", "1f1b", "--microbatches", 2), ("--device-memory", "250KB"),
+                                     ("--recompute", "full")])
+def test_the_mesh_that_the_forecast_chooses(options, trace_model, tmp_path):
+    config = "vocab_size=64,n_embd=16,n_layer=3,n_head=2,n_positions=16,attn_pdrop=0,embd_pdrop=0,resid_pdrop=0"
+    model = trace_model("hf:gpt2", "--config", config, "--batch", 4, "--seq", 8, "--train")
+    common = (model.path, "--inputs", model.inputs, "--devices", 4, *options)
+    done = cleave("compile", *common, "--train", "--mesh", "auto", "--verify", "-o", tmp_path / "plan")
+    assert "same as the original" in done.out
+    plan = cleave("inspect", tmp_path / "plan", "--json").json()
+    recompute = () if "--recompute" in options else ("--recompute", "auto")
+    forecast = cleave("simulate", *common, *recompute, "--train", "--mesh", "pp=auto,tp=auto", "--zero", 0, "--json").json()
+    assert plan["mesh"] == forecast["mesh"] and plan["candidates"] == forecast["candidates"]
+    # One device has no order of stages.
+    if plan["mesh"]["pp"] > 1:
+        assert (plan["schedule"], plan["microbatches"]) == (forecast["schedule"], forecast["microbatches"])
 
 
 def test_checkpoints_are_whole(traced, tmp_path):  # noqa: F811
