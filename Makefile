@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo witnesses captures transformer-lens gradients zoo-train rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo witnesses captures transformer-lens gradients zoo-train training-cover rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -136,6 +136,10 @@ gradients: build ## gradients of many architectures against PyTorch's
 # Training of the same over a mesh each, against PyTorch's. Some hours, and it goes on where it was stopped.
 zoo-train: build ## training of many architectures over meshes against PyTorch's
 	.venv/bin/python tests/zoo/training.py $(ZOO)
+
+# Training of the same over a pairwise cover of meshes, schedules and ways to run them. Ten minutes a model with other work beside.
+training-cover: build ## training of architectures over a cover of meshes, schedules, threads and processes
+	.venv/bin/python tests/zoo/training_cover.py $(ZOO)
 
 # Every class of dimensions of what `make zoo` has traced, with its parts in other places: no operator may notice. Some minutes.
 rolling: build ## operators against the semantics table

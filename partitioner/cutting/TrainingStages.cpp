@@ -97,12 +97,27 @@ llvm::DenseSet<Operation *> TrainingStages::weightOperations() {
         (isInFront && !semantics.isView))
       continue;
     found.insert(op);
-    const bool isProduct = isa<OperatorOp>(op) && !semantics.isView && !semantics.mayBeView && !semantics.isElementwise;
+    const bool isProduct =
+        isa<OperatorOp>(op) && !semantics.isView && !semantics.mayBeView && !semantics.isElementwise;
     for (Value operand : op->getOperands())
       if (Operation *maker = operand.getDefiningOp())
         open.push_back({maker, isInFront || isProduct});
   }
   return found;
+}
+
+/// Operations of the body that read what `op` gives, also in lists and the like, which each of them makes for
+/// itself.
+static SmallVector<Operation *> readersOf(Operation *op) {
+  SmallVector<Operation *> readers, open(op->getUsers());
+  while (!open.empty()) {
+    Operation *user = op->getBlock()->findAncestorOpInBlock(*open.pop_back_val());
+    if (isRepeated(user))
+      llvm::append_range(open, user->getUsers());
+    else
+      readers.push_back(user);
+  }
+  return readers;
 }
 
 void TrainingStages::assignBackward() {
@@ -123,9 +138,9 @@ void TrainingStages::assignBackward() {
     if (auto number = forwardNumberOf(&op))
       if (auto known = stageOfNumber.find(*number); known != stageOfNumber.end())
         stage = known->second;
-    for (Operation *user : op.getUsers())
-      if (Operation *here = body.findAncestorOpInBlock(*user); isBackward(here) && !isa<AccumulateOp>(here))
-        stage = std::max(stage, stageOf(here).value_or(0));
+    for (Operation *user : readersOf(&op))
+      if (isBackward(user) && !isa<AccumulateOp>(user))
+        stage = std::max(stage, stageOf(user).value_or(0));
     for (Value value : usedValues(&op))
       if (Operation *maker = value.getDefiningOp(); maker && forwardPart.contains(maker))
         stage = std::max(stage, stageOf(maker).value_or(0));

@@ -35,6 +35,15 @@ def test_options(options, traced, tmp_path):  # noqa: F811
     assert "same as the original" in done.out
 
 
+@pytest.mark.parametrize("model, mesh", [("hf:gpt2", "pp=4,tp=3"), ("hf:mixtral", "pp=2")])
+def test_what_is_recomputed_may_go_over_stages(model, mesh, traced, tmp_path):  # noqa: F811
+    """A layer that a cut goes through, with lists among its operands."""
+    given = traced(model)
+    done = cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", mesh, "--microbatches", 2, "--recompute", "full",
+                  "--verify", "-o", tmp_path / "plan")
+    assert "same as the original" in done.out
+
+
 @pytest.mark.parametrize("model, mesh", [("hf:gpt2", "pp=2"), ("hf:mixtral", "pp=3"), ("hf:t5", "pp=2,tp=2")])
 def test_schedules_give_the_same_bits(model, mesh, traced, tmp_path):  # noqa: F811
     given = traced(model)

@@ -17,7 +17,6 @@ import sys
 import sweep
 from comparing import differences
 
-sys.path.insert(0, str(sweep.SOURCE / "tests/e2e"))
 SECONDS = 600  # for one architecture
 # Options of compile, and the number of ranks.
 MESHES = {"pp=4": (("--mesh", "pp=4"), 4), "tp=2": (("--mesh", "tp=2"), 2), "pp=2,tp=2": (("--mesh", "pp=2,tp=2"), 4),
@@ -82,18 +81,6 @@ class CaptureCheck(sweep.Check):
 
         torch.manual_seed(0)
         return self.module(*self.bound.args, **self.bound.kwargs)
-
-    def in_processes(self, ranks, *arguments):
-        """As `command`, of `cleave` in a process for each rank."""
-        from launching import free_port
-
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        command = [self.bin / "cleave", *map(str, arguments)]
-        running = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.folder,
-                                    env={**environment, "RANK": str(rank)}) for rank in range(ranks)]
-        errors = [sweep.error_of(process.wait(SECONDS), process.stderr.read()) for process in running]
-        return next(filter(None, errors), "")
 
     def check(self, mesh):
         from launching import same_bits

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(SOURCE / "tools/cleave-trace"))
+sys.path[:0] = [str(SOURCE / "tools/cleave-trace"), str(SOURCE / "tests/e2e")]
 
 
 def parser(description):
@@ -116,6 +116,18 @@ class Check:
         done = subprocess.run([self.bin / program, *map(str, arguments)], capture_output=True, text=True, cwd=self.folder,
                               env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=self.seconds)
         return error_of(done.returncode, done.stderr)
+
+    def in_processes(self, ranks, *arguments):
+        """As `command`, of `cleave` in a process for each rank."""
+        from launching import free_port
+
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
+                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        command = [self.bin / "cleave", *map(str, arguments)]
+        running = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                                    env={**environment, "RANK": str(rank)}) for rank in range(ranks)]
+        errors = [error_of(process.wait(self.seconds), process.stderr.read()) for process in running]
+        return next(filter(None, errors), "")
 
 
 def error_of(status, text):
