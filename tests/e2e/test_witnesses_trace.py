@@ -49,6 +49,20 @@ def test_a_loop_over_a_length_is_frozen():
     assert any(note.startswith("seq stays 7: at ") for note in found.notes)
 
 
+@pytest.mark.parametrize("mask", [-1e4, -1e9, torch.finfo(torch.float32).min])
+def test_masks_hide_nothing(mask):
+    """Tolerances go by the values beside them."""
+    def masked_loop(self, x):
+        return loop(self, x).masked_fill(torch.arange(x.shape[2]) == 3, mask)
+
+    def masked_item(self, x):
+        return (x * x.sum().item()).masked_fill(torch.arange(x.shape[2]) == 3, mask)
+
+    assert sizes(module(masked_loop), torch.randn(3, 7, 4))["x.1"] == (7, 7, 1)
+    with pytest.raises(TraceError, match="different outputs when values of input x change"):
+        witnesses(module(masked_item), torch.randn(3, 7, 4))
+
+
 def test_a_maximum_over_a_loop_is_frozen():
     """Repeated inputs have the same maximum; longer ones must not."""
     def maximum(self, x):

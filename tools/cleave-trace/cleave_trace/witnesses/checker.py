@@ -12,6 +12,7 @@ from cleave_trace.witnesses import variations
 
 SAME, DIFFERS, TRACE_FAILS, MODULE_FAILS = "same", "differs", "trace fails", "module fails"
 MIN_SCALE = 1e-2  # tolerances are relative to an output's largest magnitude, or to this where it is smaller
+MIN_MASK, MASK_GAP = 1e4, 100  # as those of tools/driver/verify/Comparison.cpp
 
 
 @dataclasses.dataclass
@@ -132,10 +133,22 @@ def is_close(value, other):
         return torch.equal(value, other)
     if torch.equal(value, other):
         return True
-    finite = value[value.isfinite()].abs()
-    largest = finite.max().item() if finite.numel() else 1.0
-    tolerance = max(tracing.TOLERANCE, 8 * torch.finfo(value.dtype).eps) * max(MIN_SCALE, largest)
+    relative = max(tracing.TOLERANCE, 8 * torch.finfo(value.dtype).eps)
+    tolerance = relative * max(MIN_SCALE, largest_without_masks(value, other))
     return torch.allclose(value, other, rtol=0, atol=tolerance, equal_nan=True)
+
+
+def largest_without_masks(value, other):
+    """The largest finite magnitude in `value`.
+
+    Masks are left out (-1e9, the least float): elements of at least MIN_MASK that `other` has, too, and that are at least MASK_GAP
+    times as large as all others. Beside them a difference of the others would not count.
+    """
+    finite, sizes = value.isfinite(), value.abs()
+    masks = finite & (value == other) & (sizes >= MIN_MASK)
+    largest = sizes[finite & ~masks].max().item() if (finite & ~masks).any() else 0.0
+    kept = sizes[masks & (sizes < MASK_GAP * largest)]
+    return max(largest, kept.max().item() if kept.numel() else 0.0)
 
 
 def has_nan(outputs):
