@@ -1,4 +1,4 @@
-// How much each module matters: the largest change of the outputs when what it returns is set to zero.
+// Zero ablation: by module, the largest change of the first output when the module returns zeros.
 // hooks PLAN INPUTS.safetensors MODULE…
 #include "cleave/runtime/Session.h"
 #include "cleave/runtime/SignatureInputs.h"
@@ -8,7 +8,7 @@
 
 using namespace cleave::runtime;
 
-/// Called on the thread of the device that has the value, for each micro-batch.
+/// Called for each micro-batch by tensor-parallel rank 0 of the stage, in its thread.
 static at::Tensor zero(const at::Tensor &value, const HookContext &) { return at::zeros_like(value); }
 
 int main(int argc, char **argv) {

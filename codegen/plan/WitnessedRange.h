@@ -1,4 +1,4 @@
-//===- WitnessedRange.h - Sizes that were compared --------------*- C++ -*-===//
+//===- WitnessedRange.h - Sizes at which trace and module agree -*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_WITNESSEDRANGE_H
 #define CLEAVE_CODEGEN_PLAN_WITNESSEDRANGE_H
 
@@ -10,8 +10,7 @@
 
 namespace cleave::plan {
 
-/// Sizes of a dynamic dimension at which trace and module agree: they were compared there, or guards cover
-/// the sizes between and beyond those that were.
+/// Sizes of a dynamic dimension at which trace and module agree, as comparisons or guards show.
 struct WitnessedRange {
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 

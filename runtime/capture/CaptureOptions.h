@@ -36,9 +36,9 @@ struct Hook {
   /// Names of capture points, with `*` and `?`.
   std::string points;
   HookFunction function;
-  /// False: called for each part of the batch (micro-batch of a data-parallel rank), on the thread of the
-  /// rank that has it, on its device; one call of a request at a time. What the function throws fails the
-  /// request. With several processes, the first tensor-parallel rank calls it.
+  /// False: called for each part of the batch (micro-batch of a data-parallel rank), by tensor-parallel rank
+  /// 0 of the stage, in its thread (in its process, if there are several) and on its device. Calls of one
+  /// request do not overlap. An exception fails the request.
   /// True: called once, by the thread that made the request, with the value of the whole batch. The request
   /// then runs once more for each such capture point, up to there, since every part has to wait for all.
   bool takesWholeBatch = false;

@@ -202,16 +202,16 @@ std::vector<RequestCaptures::PartKey> RequestCaptures::partsOf(uint32_t rank) co
   return keys;
 }
 
-bool RequestCaptures::readsElsewhere(uint32_t rank) const {
+bool RequestCaptures::readsElsewhere(uint32_t ownRank) const {
   for (uint32_t other = 0; other < plan::rankCount(*plan.mesh); ++other)
-    if (other != rank && !partsOf(other).empty())
+    if (other != ownRank && !partsOf(other).empty())
       return true;
   return false;
 }
 
-void RequestCaptures::sendTo(Exchange &exchange, uint32_t rank) {
+void RequestCaptures::sendTo(Exchange &exchange, uint32_t ownRank) {
   std::vector<c10::IValue> values;
-  for (const PartKey &key : partsOf(rank)) {
+  for (const PartKey &key : partsOf(ownRank)) {
     std::lock_guard lock(mutex);
     auto found = parts.find(key);
     TORCH_INTERNAL_ASSERT(found != parts.end(), "a captured value is missing");

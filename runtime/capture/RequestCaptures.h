@@ -69,14 +69,15 @@ public:
   Taps tapsOf(uint32_t stage, uint32_t tpRank, const MicrobatchSlice &part, const Microbatches &microbatches,
               Communicator *tensorGroup, const RequestStates &states);
 
-  /// Sends the values that this process has to the one that puts them together; `rank` is its rank.
-  void sendTo(Exchange &exchange, uint32_t rank);
-  /// Takes the values of other processes.
+  /// Sends the captured values of this process, which runs `ownRank`, to the process that returns the
+  /// outputs.
+  void sendTo(Exchange &exchange, uint32_t ownRank);
+  /// Takes the captured values of other processes than this one, which runs `ownRank`.
   void receiveFrom(Exchange &exchange, uint32_t ownRank);
   /// Calls `visit` with each tensor that is held.
   void forEach(llvm::function_ref<void(const at::Tensor &)> visit);
-  /// True if a rank of another process than `rank` reads a value.
-  bool readsElsewhere(uint32_t rank) const;
+  /// True if a value is captured on another rank than `ownRank`, the one of this process.
+  bool readsElsewhere(uint32_t ownRank) const;
 
   /// The captured values, once all parts are there.
   std::vector<NamedTensor> values(const Microbatches &microbatches);

@@ -13,8 +13,8 @@
 
 namespace cleave {
 
-/// By dynamic dimension: the sizes at which the trace was compared with the module. Those that were not
-/// compared have no entry.
+/// By dynamic dimension: the sizes at which trace and module agree, as comparisons or guards show. Dimensions
+/// that were not looked at have no entry.
 using WitnessedRanges = llvm::StringMap<plan::WitnessedRange>;
 
 /// What the witnesses say of the dimensions of one signature.
@@ -40,8 +40,8 @@ class PlanWitnesses {
 public:
   /// Reads the file beside the model. Fails if it is damaged, or as WitnessedSizes does.
   static llvm::Expected<PlanWitnesses> read(const CompileOptions &options, const ModelSource &source);
-  /// Sets the ranges of the signatures' symbols, and adds notes of the kinds `witnesses` and `trace` (what
-  /// the tracer fixed).
+  /// Sets the ranges of the signatures' symbols, and adds notes of the kinds `witnesses` and `trace` (the
+  /// tracer's warnings: Python values that became constants).
   void addTo(plan::Plan &plan) const;
 
 private:

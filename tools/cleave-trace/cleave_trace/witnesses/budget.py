@@ -28,7 +28,7 @@ class Budget:
 
     @property
     def probe_seconds(self):
-        """What a call of which nobody knows how long it takes may take before it is given up."""
+        """Time limit of a call whose duration is not known."""
         return max(0.05, min(0.5, self.left / 40))
 
     def growth(self, sizes):

@@ -23,7 +23,8 @@ GUARD_SECONDS = 20.0  # of CPU time that the search for guards may take at least
 SIZES_SHARE = 0.5  # of the time, which comparisons of other values leave for those of other sizes
 OVERTIME_SHARE = 0.5  # of the time, which other values may take besides where sizes took theirs
 JOINT, JOINT_SHARE = 6, 0.15  # draws of all sizes together, and their part of the time
-MAX_CORNER_GROUPS = 6  # of a guard all of whose corners are looked at; of one of more groups, where all are smallest or largest
+# A guard of up to so many groups is checked at all combinations of the ends of their ranges; one of more, at all-smallest and all-largest.
+MAX_CORNER_GROUPS = 6
 SEED = 20011
 
 
