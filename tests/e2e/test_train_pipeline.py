@@ -39,8 +39,8 @@ def test_options(options, traced, tmp_path):  # noqa: F811
 def test_what_is_recomputed_may_go_over_stages(model, mesh, traced, tmp_path):  # noqa: F811
     """A layer that a cut goes through, with lists among its operands."""
     given = traced(model)
-    done = cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", mesh, "--microbatches", 2, "--recompute", "full",
-                  "--verify", "-o", tmp_path / "plan")
+    done = cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", mesh, "--microbatches", 2, "--recompute",
+                  "full", "--verify", "-o", tmp_path / "plan")
     assert "same as the original" in done.out
 
 

@@ -106,7 +106,8 @@ class CoverCheck(sweep.Check):
     def steps(self, ranks):
         """Bytes of the weights and the checkpoint after two steps; or the error."""
         files = [self.folder / f"{ranks}.{kind}" for kind in ("safetensors", "checkpoint")]
-        arguments = ("train", "plan", "--data", self.inputs, "--steps", 2, "--lr", "1e-3", "--output", files[0], "--checkpoint", files[1])
+        arguments = ("train", "plan", "--data", self.inputs, "--steps", 2, "--lr", "1e-3", "--output", files[0],
+                     "--checkpoint", files[1])
         error = self.in_processes(ranks, *arguments) if ranks > 1 else self.command("cleave", *arguments)
         return error or [file.read_bytes() for file in files]
 

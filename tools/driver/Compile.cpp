@@ -46,7 +46,6 @@ public:
 
 private:
   llvm::Error read();
-  llvm::Error chooseTrainingMesh();
   llvm::Error chooseRecomputation();
   llvm::Error split();
   llvm::Error make(PlanMaker &maker);
@@ -117,40 +116,16 @@ static llvm::Error checkGradientOptions(const CompileOptions &options, const Pip
   return llvm::Error::success();
 }
 
-/// Chooses what --mesh leaves open, as the forecast of a training step does (`simulate --train`).
-llvm::Error Compilation::chooseTrainingMesh() {
-  CompileOptions forecasting = options;
-  // One pipeline: gradients are not summed over data-parallel ranks yet.
-  if (forecasting.mesh == "auto")
-    forecasting.mesh = "pp=auto,tp=auto";
-  const std::vector<std::string> given = options.gradients->recompute;
-  const bool isKnown = given.size() == 1 && (given.front() == "full" || given.front() == "selective");
-  forecasting.training = TrainingChoice{.recompute = isKnown         ? given.front()
-                                                     : given.empty() ? "auto"
-                                                                     : "none",
-                                        .zero = 0};
-  forecasting.gradients.reset();
-  auto forecast = forecastTraining(forecasting);
-  if (!forecast)
-    return forecast.takeError();
-  const Configuration &chosen = forecast->configuration;
-  options.mesh = llvm::formatv("pp={0},tp={1}", chosen.pipelineParallelSize, chosen.tensorParallelSize).str();
-  options.microbatches = chosen.microbatches;
-  options.schedule = chosen.pipelineParallelSize > 1 ? forecast->pipeline.schedule.name : "";
-  if (given.empty() && chosen.training.recompute != Recompute::None)
-    options.gradients->recompute = {nameOf(chosen.training.recompute).str()};
-  silent = options;
-  silent.emitIr.clear();
-  candidates = std::move(forecast->candidates);
-  report.notes = std::move(forecast->notes);
-  return llvm::Error::success();
-}
-
 llvm::Error Compilation::read() {
   auto parsed = readPipelineShape(options);
   if (parsed && parsed->search && options.gradients && options.gradients->update) {
-    if (auto error = chooseTrainingMesh())
-      return error;
+    auto forecast = chooseTrainingMesh(options);
+    if (!forecast)
+      return forecast.takeError();
+    candidates = std::move(forecast->candidates);
+    report.notes = std::move(forecast->notes);
+    silent = options;
+    silent.emitIr.clear();
     parsed = readPipelineShape(options);
   }
   if (!parsed)

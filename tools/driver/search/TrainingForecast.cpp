@@ -6,6 +6,7 @@
 #include "tools/driver/base/ModelSource.h"
 #include "tools/driver/search/MeshSearch.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace cleave {
 
@@ -73,6 +74,29 @@ llvm::Expected<TrainingForecast> TrainingForecaster::forecast(std::optional<int6
 
 llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options) {
   return TrainingForecaster(options).forecast(options.deviceMemory);
+}
+
+llvm::Expected<TrainingForecast> chooseTrainingMesh(CompileOptions &options) {
+  CompileOptions forecasting = options;
+  if (forecasting.mesh == "auto")
+    forecasting.mesh = "pp=auto,tp=auto";
+  const std::vector<std::string> given = options.gradients->recompute;
+  const bool isKnown = given.size() == 1 && (given.front() == "full" || given.front() == "selective");
+  forecasting.training = TrainingChoice{.recompute = isKnown         ? given.front()
+                                                     : given.empty() ? "auto"
+                                                                     : "none",
+                                        .zero = 0};
+  forecasting.gradients.reset();
+  auto forecast = forecastTraining(forecasting);
+  if (!forecast)
+    return forecast;
+  const Configuration &chosen = forecast->configuration;
+  options.mesh = llvm::formatv("pp={0},tp={1}", chosen.pipelineParallelSize, chosen.tensorParallelSize).str();
+  options.microbatches = chosen.microbatches;
+  options.schedule = chosen.pipelineParallelSize > 1 ? forecast->pipeline.schedule.name : "";
+  if (given.empty() && chosen.training.recompute != Recompute::None)
+    options.gradients->recompute = {nameOf(chosen.training.recompute).str()};
+  return forecast;
 }
 
 } // namespace cleave

@@ -25,6 +25,11 @@ llvm::StringRef nameOf(Recompute recompute);
 /// Forecasts one training step of the model in the options, whose `training` is set. Writes nothing.
 llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options);
 
+/// Sets what `mesh` leaves open in the options of a plan that trains: mesh, schedule, micro-batches and
+/// recomputation with the least forecast time, in one pipeline: gradients are not summed over data-parallel
+/// ranks yet.
+llvm::Expected<TrainingForecast> chooseTrainingMesh(CompileOptions &options);
+
 /// Forecasts for several memory limits, one after the other, as Planner does.
 class TrainingForecaster {
 public:
