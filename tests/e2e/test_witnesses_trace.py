@@ -289,6 +289,17 @@ def test_dynamic_names_what_varies_together():
     assert groups["x.1"] is not groups["y.1"] and groups["x.1"].name == "seq"
 
 
+def test_two_names_are_two_sizes():
+    """A branch on whether they are equal is noticed, although torch's guards say that they are."""
+    def unequal(self, q, k):
+        return (q * 3 if q.shape[1] != k.shape[1] else q) + k.mean(1, keepdim=True)
+
+    named = ["q=batch,n,_", "k=batch,k,_"]
+    _, groups = witnesses(module(unequal), torch.randn(4, 6, 8), torch.randn(4, 6, 8), dynamic=named)
+    assert [(groups[dim].min, groups[dim].max) for dim in ("q.1", "k.1")] == [(6, 6)] * 2
+    assert groups["q.0"].max == UNLIMITED
+
+
 def test_a_named_dimension_that_cannot_change_is_said():
     found, groups = witnesses(nn.Linear(4, 4), torch.randn(2, 4), dynamic=["input=batch,width"])
     assert [note for note in found.notes if note.startswith("width stays 4: at ")]

@@ -136,7 +136,9 @@ class Collector:
         pairs = [guard.symbols for guard in self.guards.found if re.fullmatch(r"Eq\(s\d+, s\d+\)", guard.text)]
         merged = list(range(len(self.groups)))
         for first, second in pairs:
-            if self.groups[first].traced == self.groups[second].traced:
+            one, other = self.groups[first], self.groups[second]
+            # Two names are two sizes: where the module branches on whether they are equal, each is looked at alone.
+            if one.traced == other.traced and not (one.is_named and other.is_named):
                 merged = [merged[first] if index == merged[second] else index for index in merged]
         self.merge_groups(merged)
 
