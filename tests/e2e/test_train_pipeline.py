@@ -66,12 +66,13 @@ def test_peaks_are_predicted(options, traced, tmp_path):  # noqa: F811
     model = traced("hf:gpt2")
     plan = compiled(model, tmp_path, *options)
     stages = cleave("inspect", plan, "--json").json()["stages"]
-    found, _ = trained(plan, model.inputs)
+    # Threads hold what they give each other until the others have read it, for longer on a busy machine: the least of some trainings.
+    runs = [[device["peak_bytes"] for device in trained(plan, model.inputs)[0]["devices"]] for _ in range(5)]
+    measured = [min(peaks) for peaks in zip(*runs)]
     # There is a figure for each stage and tensor-parallel rank; the first ranks have the outputs, too.
-    width = len(found["devices"]) // len(stages)
+    width = len(measured) // len(stages)
     for index, stage in enumerate(stages):
-        measured = found["devices"][index * width]["peak_bytes"]
-        assert stage["predicted_peak_bytes"] == pytest.approx(measured, rel=0.03), (index, stages, found["devices"])
+        assert stage["predicted_peak_bytes"] == pytest.approx(measured[index * width], rel=0.03), (index, stages, runs)
 
 
 # Of rank r of p = 4 with m = 8 micro-batches and v chunks a rank: micro-batches (of interleaved stages, chunks) whose forward
