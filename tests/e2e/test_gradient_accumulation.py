@@ -412,7 +412,7 @@ def test_batch_norm_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("options, error", [
-    (("--train", "--microbatches", "auto"), "--train: found --microbatches auto, expected a number"),
+    (("--train", "--microbatches", "auto"), "--train: found --microbatches auto without --mesh auto, expected a number"),
     (("--gradients", "--microbatches", "2"), "--gradients: found --microbatches, expected a batch in one piece"),
 ])
 def test_wrong_options(options, error, tmp_path):
