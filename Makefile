@@ -137,7 +137,7 @@ gradients: build ## gradients of many architectures against PyTorch's
 zoo-train: build ## training of many architectures over meshes against PyTorch's
 	.venv/bin/python tests/zoo/training.py $(ZOO)
 
-# Training of the same over a pairwise cover of meshes, schedules and ways to run them. Ten minutes a model with other work beside.
+# Training of the same over a pairwise cover of meshes, schedules and ways to run them. It goes on where it was stopped.
 training-cover: build ## training of architectures over a cover of meshes, schedules, threads and processes
 	.venv/bin/python tests/zoo/training_cover.py $(ZOO)
 

@@ -106,8 +106,8 @@ llvm::DenseSet<Operation *> TrainingStages::weightOperations() {
   return found;
 }
 
-/// Operations of the body that read what `op` gives, also in lists and the like, which each of them makes for
-/// itself.
+/// Operations of the body that use a result of `op`, directly or in a list, tuple or dictionary, which each
+/// stage builds for itself.
 static SmallVector<Operation *> readersOf(Operation *op) {
   SmallVector<Operation *> readers, open(op->getUsers());
   while (!open.empty()) {

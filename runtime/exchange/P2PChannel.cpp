@@ -95,7 +95,7 @@ void Receiver::work() {
     std::vector<IValue> values;
     std::exception_ptr problem;
     try {
-      receiveValues(transport, from, tag, limits, link, values);
+      receiveValues(transport, from, tag, limits, link, buffer, values);
     } catch (const PeerLost &) {
       problem = std::current_exception();
     } catch (const TransportClosed &) {
@@ -131,8 +131,8 @@ void Receiver::take(std::vector<IValue> &values) {
 }
 
 void receiveValues(Transport &transport, uint32_t from, Tag tag, SerializedLimits limits, TensorLink *link,
-                   std::vector<IValue> &values) {
-  std::vector<char> first(kFirst);
+                   std::vector<char> &first, std::vector<IValue> &values) {
+  first.resize(kFirst);
   Sizes sizes{0, 0};
   // A malformed message may be shorter than `sizes`.
   std::memcpy(first.data(), &sizes, sizeof sizes);

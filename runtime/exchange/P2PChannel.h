@@ -56,10 +56,11 @@ private:
   std::vector<std::unique_ptr<PendingMessage>> messages;
 };
 
-/// Receives the next values that a Sender of process `from` sends, and appends them. Throws what a message
-/// throws, and a std::exception if its bytes are malformed or describe more than `limits`.
+/// Waits for the next values that a Sender in process `from` sends, and appends them to `values`. Throws if
+/// the process or the transport is gone, and if the message is malformed or exceeds `limits`.
+/// \param buffer  scratch memory, which calls may share.
 void receiveValues(Transport &transport, uint32_t from, Tag tag, SerializedLimits limits, TensorLink *link,
-                   std::vector<c10::IValue> &values);
+                   std::vector<char> &buffer, std::vector<c10::IValue> &values);
 
 /// Receives values from another process, on a thread of its own.
 class Receiver {
@@ -83,6 +84,7 @@ private:
   TensorLink *const link;
   const MemoryAccountRef account;
   const SerializedLimits limits;
+  std::vector<char> buffer;
   std::mutex mutex;
   std::condition_variable changed;
   /// Received and not yet taken.

@@ -95,8 +95,8 @@ struct RequestOptions {
   /// update of a training step, so that it changes nothing. Slow. Stages that are CUDA graphs are not
   /// checked, nor are those of other processes.
   bool refusesNan = false;
-  /// Comes in front of what a rank says where the request fails, in all processes that have the request from
-  /// their own caller, such as `step 3: `.
+  /// Prefix of the message of a rank that fails, such as `step 3: `. A coordinator does not send it to other
+  /// processes.
   std::string errorPrefix = {};
 };
 
@@ -175,8 +175,8 @@ public:
   /// Drops the states of a sequence, once its request under way has ended. The id may be used again.
   llvm::Error endSequence(uint64_t sequence);
 
-  /// Copies, in main memory, of what training has changed, whole. Waits for the requests under way. Several
-  /// processes, which have no coordinator: a collective call, and process 0 gets the tensors, others none.
+  /// Copies trained weights and states, unsharded, into main memory. Waits for the requests under way. With
+  /// several processes all make this call, and process 0 alone gets tensors; not with a coordinator.
   llvm::Expected<TrainedTensors> trainedTensors();
   /// Puts back what `trainedTensors` gave, all or nothing. Fails if a name, dtype or shape is not the plan's,
   /// or a weight is missing; states that are missing are reset. Several processes: all give the same tensors.

@@ -68,9 +68,9 @@ struct Session::Impl {
   llvm::Expected<TrainedTensors> trainedTensors();
   llvm::Expected<at::Tensor> wholeWeight(uint32_t index, llvm::ArrayRef<const plan::WeightShard *> shards);
   llvm::Expected<at::Tensor> wholeState(uint32_t index);
-  /// A tensor of `rank` in process 0, copied into main memory; undefined in other processes, and where `own`
-  /// is. A collective call of all processes.
-  /// \param own   its value where the rank is in this process.
+  /// Copies a tensor of `rank` into the main memory of process 0; other processes get an undefined tensor.
+  /// All processes make this call.
+  /// \param own   the tensor, in the process that runs the rank; undefined if the rank has none.
   /// \param most  bytes of its elements, at most.
   llvm::Expected<at::Tensor> moveToFirst(uint32_t rank, const at::Tensor &own, uint64_t most);
   /// Null if another process runs the rank.

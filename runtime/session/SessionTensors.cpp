@@ -83,6 +83,7 @@ Expected<at::Tensor> Session::Impl::moveToFirst(uint32_t rank, const at::Tensor 
   if (!membership || (rank == 0 && membership->rank() == 0))
     return own.defined() ? copyInMemory(own) : own;
   std::vector<c10::IValue> values;
+  std::vector<char> buffer;
   Error error = membership->waitFor("for the trained tensors of rank " + std::to_string(rank), [&] {
     if (membership->rank() == rank) {
       values.push_back(own.defined() ? c10::IValue(copyInMemory(own)) : c10::IValue());
@@ -90,7 +91,7 @@ Expected<at::Tensor> Session::Impl::moveToFirst(uint32_t rank, const at::Tensor 
       sender.send(values);
       sender.flush();
     } else if (membership->rank() == 0) {
-      receiveValues(membership->transport(), rank, Tag::Trained, {1, most}, /*link=*/nullptr, values);
+      receiveValues(membership->transport(), rank, Tag::Trained, {1, most}, /*link=*/nullptr, buffer, values);
     }
   });
   if (error)

@@ -75,7 +75,8 @@ private:
   /// The inputs of the signature: those of the batch, and what the step gives.
   std::vector<at::Tensor> leavesOf(llvm::ArrayRef<at::Tensor> batch, const StepResult &step) const;
   void seedStep(uint64_t number) const;
-  /// Loss and norm of a step, in all processes. \param results  outputs, where this process has them.
+  /// Broadcasts loss and gradient norm to all processes.
+  /// \param results  outputs of the step; read in the process that has them.
   llvm::Error shareResult(llvm::ArrayRef<at::Tensor> results, StepResult &step);
   llvm::Error describeNonFinite(llvm::ArrayRef<at::Tensor> leaves, const StepResult &step);
 

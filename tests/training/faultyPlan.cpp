@@ -168,25 +168,30 @@ private:
     return "bucket " + std::to_string(bucket) + " is not reduced";
   }
 
-  /// Pairs of inputs of a backward program that come from the forward program, and could be taken for each
-  /// other.
   std::optional<std::string> swapStash() {
+    return swapInputs("two values of the stash are exchanged", isStash);
+  }
+
+  /// Gradients that travel between stages, or from B to W.
+  std::optional<std::string> swapGradients() { return swapInputs("two gradients are exchanged", isGradient); }
+
+  /// Exchanges two inputs of a backward program that have one type.
+  std::optional<std::string> swapInputs(const char *what,
+                                        llvm::function_ref<bool(const Program &, size_t)> fits) {
     std::vector<std::pair<Place, std::pair<size_t, size_t>>> places;
-    for (auto &program : plan.programs) {
-      if (program->tp_rank != 0 || program->phase == Phase::Forward)
-        continue;
-      for (size_t a = 0; a < program->inputs.size(); ++a)
+    for (auto &program : plan.programs)
+      for (size_t a = 0; program->tp_rank == 0 && a < program->inputs.size(); ++a)
         for (size_t b = a + 1; b < program->inputs.size(); ++b)
-          if (isStash(*program, a) && isStash(*program, b) && haveSameType(*program, a, b))
+          if (program->phase != Phase::Forward && fits(*program, a) && fits(*program, b) &&
+              haveSameType(*program, a, b))
             places.push_back({{program->stage, program->phase, 0}, {a, b}});
-    }
     if (places.empty())
       return std::nullopt;
     auto [place, inputs] = chosen(places);
     for (Program *program : programsAt(place))
       std::swap(program->inputs[inputs.first]->slot, program->inputs[inputs.second]->slot);
-    return describe("two values of the stash are exchanged", place) + ": inputs " +
-           std::to_string(inputs.first) + ", " + std::to_string(inputs.second);
+    return describe(what, place) + ": inputs " + std::to_string(inputs.first) + ", " +
+           std::to_string(inputs.second);
   }
 
   static bool isStash(const Program &program, size_t input) {
@@ -214,24 +219,6 @@ private:
       return plan::asConstant(*one) == plan::asConstant(*other) &&
              plan::asSymbol(*one) == plan::asSymbol(*other);
     });
-  }
-
-  /// Gradients that travel between stages, or from B to W.
-  std::optional<std::string> swapGradients() {
-    std::vector<std::pair<Program *, std::pair<size_t, size_t>>> places;
-    for (auto &program : plan.programs)
-      if (program->tp_rank == 0)
-        for (size_t a = 0; a < program->inputs.size(); ++a)
-          for (size_t b = a + 1; b < program->inputs.size(); ++b)
-            if (isGradient(*program, a) && isGradient(*program, b) && haveSameType(*program, a, b))
-              places.push_back({program.get(), {a, b}});
-    if (places.empty())
-      return std::nullopt;
-    auto [first, inputs] = chosen(places);
-    const Place place{first->stage, first->phase, 0};
-    for (Program *program : programsAt(place))
-      std::swap(program->inputs[inputs.first]->slot, program->inputs[inputs.second]->slot);
-    return describe("two gradients are exchanged", place);
   }
 
   static bool isGradient(const Program &program, size_t input) {

@@ -56,12 +56,11 @@ def summary(entries):
     return "\n".join([*lines, *(f"  {count}: {reason}" for reason, count in reasons.most_common())])
 
 
-class TrainingCheck(sweep.Check):
-    def __init__(self, name, options):
-        super().__init__(name, options, "training", SECONDS)
-        self.mesh = options.mesh or random.Random(f"{SEED} {name}").choice(list(MESHES))
+class TracedTraining(sweep.Check):
+    """The trace of an architecture in training mode, small, with dropouts at 0 and a loss of all its outputs."""
 
-    def result(self):
+    def trace(self):
+        """Why it cannot be traced; empty if it was."""
         import architectures
         import torch
         from cleave_trace import files, tracing
@@ -74,7 +73,18 @@ class TrainingCheck(sweep.Check):
             module, example, _ = gradients.first_that_trains(self.name, architectures)
             files.write(tracing.trace(copy.deepcopy(module), example, train=True), self.path)
         except Exception as error:
-            return {"reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+            return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        return ""
+
+
+class TrainingCheck(TracedTraining):
+    def __init__(self, name, options):
+        super().__init__(name, options, "training", SECONDS)
+        self.mesh = options.mesh or random.Random(f"{SEED} {name}").choice(list(MESHES))
+
+    def result(self):
+        if reason := self.trace():
+            return {"reason": reason}
         error = self.trained(*MESHES[self.mesh])
         alone = self.trained() if error else ""
         if not error:

@@ -1,43 +1,48 @@
 """Training of architectures over a pairwise cover of meshes, schedules, recomputation, micro-batches, threads and processes.
 
 `compile --train --verify` holds three steps of each plan to PyTorch's own; then two steps are trained by `train`, and where the row
-says processes, by as many of them as the plan has ranks, with the same bits. Each model adds one line of JSON to WORK/cover.jsonl;
-models that are there are not run again.
+says processes, by as many of them as the plan has ranks, with the same bits. An architecture takes ROWS rows of the cover, by its
+name. Each model adds one line of JSON to WORK/cover.jsonl; models that are there are not run again.
 """
 
 import collections
-import copy
 import itertools
 import json
+import random
 import re
 import shutil
 
-import gradients
 import sweep
+import training
 
 SECONDS = 900  # for one architecture
+ROWS = 12  # of the cover, for one architecture
 AXES = {"pp": (1, 2, 4), "tp": (1, 2, 3), "schedule": ("gpipe", "1f1b", "interleaved", "zb-h1"), "recompute": (None, "full"),
         "microbatches": (1, 2, 4), "how": ("threads", "processes")}
-# Found by simulated annealing: each two values of two axes are in a row together. One pipeline rank has no schedule.
-COVER = [(4, 3, "zb-h1", "full", 2, "threads"), (2, 2, "zb-h1", None, 1, "processes"), (4, 3, "interleaved", None, 4, "processes"),
-         (4, 1, "gpipe", "full", 1, "processes"), (2, 1, "interleaved", None, 1, "threads"), (1, 2, "gpipe", None, 2, "threads"),
-         (4, 2, "1f1b", None, 4, "threads"), (1, 3, "1f1b", "full", 1, "threads"), (2, 1, "1f1b", "full", 2, "processes"),
-         (1, 2, "interleaved", "full", 2, "threads"), (2, 3, "gpipe", None, 4, "threads"), (1, 1, "zb-h1", "full", 4, "processes")]
-DIFFERS = "the plan differs"
+# Found by simulated annealing.
+COVER = [(2, 2, "zb-h1", None, 4, "processes"), (2, 1, "interleaved", "full", 4, "processes"), (2, 2, "1f1b", None, 1, "processes"),
+         (2, 3, "1f1b", "full", 4, "threads"), (4, 2, "interleaved", None, 1, "threads"), (2, 1, "zb-h1", "full", 1, "threads"),
+         (1, 1, None, None, 1, "threads"), (4, 1, "1f1b", "full", 2, "threads"), (4, 1, "gpipe", "full", 4, "processes"),
+         (2, 2, "gpipe", None, 2, "processes"), (2, 3, "interleaved", None, 2, "processes"), (4, 3, "zb-h1", None, 2, "threads"),
+         (2, 3, "gpipe", None, 1, "threads"), (1, 3, None, "full", 2, "threads"), (1, 2, None, "full", 4, "processes")]
 
 
-def uncovered(rows):
-    """Pairs of values that no row has."""
-    columns = list(AXES.values())
-    return [(a, b) for (i, first), (j, second) in itertools.combinations(enumerate(columns), 2)
-            for a, b in itertools.product(first, second) if not any(row[i] == a and row[j] == b for row in rows)]
+def pairs_of(row):
+    """Pairs of values that a training has. One pipeline rank has no schedule, one rank is one process."""
+    pp, tp, *_ = row
+    meaningless = ({"schedule"} if pp == 1 else set()) | ({"how"} if pp * tp == 1 else set())
+    return set(itertools.combinations([(axis, value) for axis, value in zip(AXES, row) if axis not in meaningless], 2))
+
+
+def covers(rows):
+    return set().union(*map(pairs_of, rows)) == set().union(*map(pairs_of, itertools.product(*AXES.values())))
 
 
 def main():
     parser = sweep.parser(__doc__.splitlines()[0])
     parser.add_argument("--product", action="store_true", help="all combinations in place of the cover")
     options = parser.parse_args()
-    assert not uncovered(COVER)
+    assert covers(COVER)
     if options.one:
         print(json.dumps(CoverCheck(options.one, options).result()))
         return
@@ -57,32 +62,21 @@ def summary(entries):
     traced = [entry for entry in entries if not entry["reason"]]
     outcomes = [(entry["name"], row, error) for entry in traced for row, error in entry["rows"].items()]
     same = sum(not error for _, _, error in outcomes)
-    wrong = [outcome for outcome in outcomes if DIFFERS in outcome[2] or "other bits" in outcome[2]]
+    wrong = [outcome for outcome in outcomes if training.DIFFERS in outcome[2] or "other bits" in outcome[2]]
     lines = [f"{len(entries)} architectures, {len(traced)} traced, {len(outcomes)} trainings, {same} the same, {len(wrong)} wrong"]
     lines += [f"  wrong: {name} over {row}: {error}" for name, row, error in wrong]
     reasons = collections.Counter(re.sub(r"[\w./]*\d[\w.,]*", "N", error) for _, _, error in outcomes if error)
     return "\n".join([*lines, *(f"  {count}: {reason}" for reason, count in reasons.most_common())])
 
 
-class CoverCheck(sweep.Check):
+class CoverCheck(training.TracedTraining):
     def __init__(self, name, options):
         super().__init__(name, options, "cover", SECONDS)
-        self.rows = list(itertools.product(*AXES.values())) if options.product else COVER
+        self.rows = list(itertools.product(*AXES.values())) if options.product else random.Random(name).sample(COVER, ROWS)
 
     def result(self):
-        import architectures
-        import torch
-        from cleave_trace import files, tracing
-
-        torch.set_num_threads(1)
-        gradients.disable_functional_dropout(torch.nn.functional)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        try:
-            module, example, _ = gradients.first_that_trains(self.name, architectures)
-            files.write(tracing.trace(copy.deepcopy(module), example, train=True), self.path)
-        except Exception as error:
-            return {"reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        if reason := self.trace():
+            return {"reason": reason}
         rows = {", ".join(str(value) for value in row if value): self.trained(*row) for row in self.rows}
         if not any(rows.values()):
             shutil.rmtree(self.folder)

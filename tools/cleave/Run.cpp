@@ -62,12 +62,6 @@ static int64_t microbatchesOf(const plan::Plan &plan, uint32_t index, llvm::Arra
   return llvm::divideCeil(microbatches, plan.mesh->dp);
 }
 
-/// Adds the rank to an error, if there are several processes.
-static Error ofProcess(const Session &session, Error error) {
-  return error && session.processes() > 1 ? prefixWithRank(session.process(), std::move(error))
-                                          : std::move(error);
-}
-
 /// The outputs as they are written: of one request, or of a stream. Nothing in processes that do not get
 /// them.
 static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, uint32_t index, bool isStream,
@@ -90,10 +84,10 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, ui
 static Error writeFiles(Session &session, uint32_t signature, const RunFiles &files, const TraceSpool *trace,
                         llvm::ArrayRef<NamedTensor> outputs) {
   if (session.process() != session.outputProcess(signature))
-    return trace ? ofProcess(session, writeRunTrace(session, *trace, nullptr)) : Error::success();
-  return ofProcess(session, writeRunFiles(files, outputs, [&](plan::AtomicFile &file) {
-                     return writeRunTrace(session, *trace, &file);
-                   }));
+    return trace ? prefixWithRank(session, writeRunTrace(session, *trace, nullptr)) : Error::success();
+  return prefixWithRank(session, writeRunFiles(files, outputs, [&](plan::AtomicFile &file) {
+                          return writeRunTrace(session, *trace, &file);
+                        }));
 }
 
 /// Prints the measurements of all processes, in the first one.
@@ -159,28 +153,18 @@ static Expected<std::unique_ptr<TraceSpool>> openSpool(const RunFiles &files) {
   return TraceSpool::create(files.trace);
 }
 
-/// Enters the sandbox before anything of the plan runs. One process prints the note about an incomplete
-/// sandbox.
-static Error enter(RunSandbox &sandbox, const runtime::SessionOptions &session) {
-  if (Error error = sandbox.enter())
-    return error;
-  if (!session.launch || session.launch->rank == 0)
-    llvm::errs() << sandbox.note();
-  return Error::success();
-}
-
 /// \param spool  null without --trace.
 static Error runSession(Session &session, const RunOptions &options, TraceSpool *spool) {
   uint32_t signature = 0;
   if (!options.signature.empty())
     if (Error error = runtime::signatureNamed(session.plan(), options.signature, options.files.plan)
                           .moveInto(signature))
-      return ofProcess(session, std::move(error));
+      return prefixWithRank(session, std::move(error));
   if (session.processes() > 1)
     if (Error error = checkProcesses(session, options, signature))
       return error;
   auto keepTrace = [&] {
-    return spool ? ofProcess(session, spool->append(session.takeTrace())) : Error::success();
+    return spool ? prefixWithRank(session, spool->append(session.takeTrace())) : Error::success();
   };
   auto inputs = readInputs(session, signature, options.files.inputs, options.stream);
   if (!inputs)
@@ -240,7 +224,7 @@ static Error run(RunOptions options) {
   if (!sandbox)
     return sandbox.takeError();
   if (options.session.launch) {
-    options.session.onRendezvous = [&] { return enter(*sandbox, options.session); };
+    options.session.onRendezvous = [&] { return sandbox->enter(options.session.launch); };
     auto open = [&](std::function<void(const std::string &)> failed) {
       options.session.onFailure = std::move(failed);
       return Session::open(options.files.plan, options.session);
@@ -249,7 +233,7 @@ static Error run(RunOptions options) {
                        [&](Session &session) { return runSession(session, options, spool->get()); });
     return Error::success();
   }
-  if (Error error = enter(*sandbox, options.session))
+  if (Error error = sandbox->enter(options.session.launch))
     return error;
   if (Error error = checkRunFiles(options.files))
     return error;

@@ -4,6 +4,7 @@
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/Commands.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace cleave {
 
@@ -43,7 +44,15 @@ Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const SandboxFi
   return made;
 }
 
-Error RunSandbox::enter() {
+Error RunSandbox::enter(const std::optional<runtime::Launch> &launch) {
+  if (Error error = restrictAccess())
+    return error;
+  if (!launch || launch->rank == 0)
+    llvm::errs() << missing;
+  return Error::success();
+}
+
+Error RunSandbox::restrictAccess() {
   if (!isWanted)
     return Error::success();
   for (const std::string &library : libraries)

@@ -26,15 +26,16 @@ public:
                                             const runtime::SessionOptions &session);
   /// Loads libraries of operators, which are trusted, then drops all other access. With several processes,
   /// call once they have joined. Threads that exist already keep their access: they are libtorch's and ours,
-  /// and run nothing of a plan. Where the system has no sandbox, `on` fails and `auto` leaves a note.
-  llvm::Error enter();
-  /// A line where `auto` found no complete sandbox; else empty.
-  const std::string &note() const { return missing; }
+  /// and run nothing of a plan. Where the system has no sandbox, `on` fails and `auto` prints a note on
+  /// stderr, in rank 0 of several processes.
+  llvm::Error enter(const std::optional<runtime::Launch> &launch);
 
 private:
   RunSandbox() = default;
+  llvm::Error restrictAccess();
   bool isWanted = false, isRequired = false;
   std::vector<std::string> files, folders, libraries;
+  /// A line where `auto` found no complete sandbox; else empty.
   std::string missing;
   std::unique_ptr<plan::OutputBroker> broker;
 };

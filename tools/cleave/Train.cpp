@@ -39,13 +39,6 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Adds the rank to an error, if there are several processes.
-static Error ofProcess(const Trainer &trainer, Error error) {
-  const runtime::Session &session = trainer.session();
-  return error && session.processes() > 1 ? prefixWithRank(session.process(), std::move(error))
-                                          : std::move(error);
-}
-
 /// Process 0 alone has tensors, writes files, logs and prints.
 static bool isFirst(const Trainer &trainer) { return trainer.session().process() == 0; }
 
@@ -53,7 +46,8 @@ static Error writeInFirst(const Trainer &trainer, const std::string &file,
                           llvm::Expected<std::vector<runtime::NamedTensor>> tensors) {
   if (!tensors)
     return tensors.takeError();
-  return isFirst(trainer) ? ofProcess(trainer, runtime::writeTensors(file, *tensors)) : Error::success();
+  return isFirst(trainer) ? prefixWithRank(trainer.session(), runtime::writeTensors(file, *tensors))
+                          : Error::success();
 }
 
 static void log(const StepResult &step, uint64_t all, double unitsPerSecond, llvm::StringRef unit) {
@@ -165,12 +159,12 @@ static Error trainAndWrite(Trainer &trainer, const TrainOptions &options) {
   runtime::Session &session = trainer.session();
   if (isFirst(trainer))
     if (Error error = checkFiles(options))
-      return ofProcess(trainer, std::move(error));
+      return prefixWithRank(trainer.session(), std::move(error));
   auto data = TrainingData::read(trainer, options.data);
   if (!data)
-    return ofProcess(trainer, data.takeError());
+    return prefixWithRank(trainer.session(), data.takeError());
   if (Error error = resume(trainer, options))
-    return ofProcess(trainer, std::move(error));
+    return prefixWithRank(trainer.session(), std::move(error));
   if (Error error = agreeOnOptions(session, commonOptions(trainer, options, *data)))
     return error;
   if (isFirst(trainer) && options.output.empty() && options.checkpoint.empty())
@@ -188,16 +182,6 @@ static Error trainAndWrite(Trainer &trainer, const TrainOptions &options) {
   else
     report.printText(llvm::outs(), *data);
   return llvm::joinErrors(std::move(written), finishOutput());
-}
-
-/// Enters the sandbox before anything of the plan runs. One process prints the note about an incomplete
-/// sandbox.
-static Error enter(RunSandbox &sandbox, const runtime::SessionOptions &session) {
-  if (Error error = sandbox.enter())
-    return error;
-  if (!session.launch || session.launch->rank == 0)
-    llvm::errs() << sandbox.note();
-  return Error::success();
 }
 
 static Error train(TrainOptions options) {
@@ -220,7 +204,7 @@ static Error train(TrainOptions options) {
   if (!sandbox)
     return sandbox.takeError();
   if (session.launch) {
-    session.onRendezvous = [&] { return enter(*sandbox, session); };
+    session.onRendezvous = [&] { return sandbox->enter(session.launch); };
     auto open = [&](std::function<void(const std::string &)> failed) {
       session.onFailure = std::move(failed);
       return Trainer::open(options.plan, options.trainer);
@@ -229,7 +213,7 @@ static Error train(TrainOptions options) {
                        [&](Trainer &trainer) { return trainAndWrite(trainer, options); });
     return Error::success();
   }
-  if (Error error = enter(*sandbox, session))
+  if (Error error = sandbox->enter(session.launch))
     return error;
   auto trainer = Trainer::open(options.plan, options.trainer);
   if (!trainer)

@@ -20,8 +20,8 @@ std::optional<std::vector<const llvm::json::Object *>> objectsOf(const llvm::jso
 
 /// Devices of this process, for another one.
 llvm::json::Array toJson(llvm::ArrayRef<MeasuredDevice> devices);
-/// The devices under `devices` in a message of another rank, which may say anything; nothing if there are
-/// none. Of the statistics only what reports print.
+/// Devices of another rank, from its untrusted message; nothing if it has no list `devices`. Only the numbers
+/// that toJson writes are set.
 std::optional<std::vector<MeasuredDevice>> devicesOf(const llvm::json::Value &message);
 
 } // namespace cleave

@@ -43,6 +43,11 @@ llvm::Error prefixWithRank(uint32_t rank, llvm::Error error) {
   return llvm::createStringError("rank " + std::to_string(rank) + ": " + llvm::toString(std::move(error)));
 }
 
+llvm::Error prefixWithRank(const runtime::Session &session, llvm::Error error) {
+  return error && session.processes() > 1 ? prefixWithRank(session.process(), std::move(error))
+                                          : std::move(error);
+}
+
 llvm::Error agreeOnOptions(runtime::Session &session, const std::string &options) {
   auto all = session.gather(options, 0);
   if (!all)

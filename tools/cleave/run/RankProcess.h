@@ -19,6 +19,9 @@ namespace cleave {
 /// Adds the rank to an error that all processes will report: `rank 1: cannot read …`.
 llvm::Error prefixWithRank(uint32_t rank, llvm::Error error);
 
+/// The same, if the session has several processes; else `error` as it is.
+llvm::Error prefixWithRank(const runtime::Session &session, llvm::Error error);
+
 /// Fails unless all processes were given the same `options`, in the words of the command line. A collective
 /// call, which returns when all have made it.
 llvm::Error agreeOnOptions(runtime::Session &session, const std::string &options);
