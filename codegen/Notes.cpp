@@ -321,13 +321,13 @@ static void noteLimits(func::FuncOp function, std::vector<plan::Note> &notes) {
     if (limit.divisibleBy > 1)
       notes.push_back(
           makeNote("multiple", "", "",
-                   llvm::formatv("{0} must be a multiple of {1}: the model itself runs at no other size",
+                   llvm::formatv("{0} must be a multiple of {1}: the TorchScript model runs at no other size",
                                  name, limit.divisibleBy)));
     auto noteRange = [&](StringRef end, int64_t size, int64_t next) {
       notes.push_back(
           makeNote("range", "", "",
-                   llvm::formatv("{0} was tried {1} {2}: with the other sizes as traced, the model itself "
-                                 "fails at {3}",
+                   llvm::formatv("{0} was tried {1} {2}: with the other sizes as traced, the TorchScript "
+                                 "model fails at {3}",
                                  name, end, size, next)));
     };
     if (limit.min > 1)

@@ -1,5 +1,7 @@
 //===- SessionCaptures.cpp - Requests that read and edit values -----------===//
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/CapturePoints.h"
+#include "codegen/plan/PlanQueries.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/Values.h"
@@ -213,15 +215,25 @@ Expected<CapturedRequest> Session::Impl::capture(llvm::ArrayRef<at::Tensor> inpu
   auto batch = batchOf(*plan->signatures[request.signature], inputs);
   if (!batch)
     return batch.takeError();
+  const plan::Signature &called = *plan->signatures[request.signature];
+  const bool hasParts = plan::microbatchesOfAll(*plan, scheduleOf(*plan, request.signature)) > 1;
+  auto hasNoBatch = [&](const Edit &edit) {
+    const plan::TensorType &type = *plan->capture_points[edit.point.index]->type;
+    return hasParts && (called.batch < 0 || !plan::batchDimension(type, called.batch));
+  };
   llvm::ArrayRef<Edit> left = steps.edits;
+  // Part hooks of values without the batch are called in each pass: what they return may differ between
+  // micro-batches, and no replacement can hold that.
+  std::vector<Edit> repeated;
   while (!llvm::all_of(left, isPart)) {
     // Up to the next whole-batch hook, with what part hooks before it make.
     const size_t before = llvm::find_if_not(left, isPart) - left.begin();
     const Edit &whole = left[before];
-    llvm::ArrayRef<Edit> parts = left.take_front(before);
+    std::vector<Edit> parts = repeated;
+    llvm::append_range(parts, left.take_front(before));
     ResolvedCaptures pass = passOf(steps, parts);
     for (const Edit &part : parts)
-      if (part.point.index != whole.point.index &&
+      if (part.point.index != whole.point.index && !hasNoBatch(part) &&
           llvm::none_of(pass.captured, [&](const auto &point) { return point.index == part.point.index; }))
         pass.captured.push_back(part.point);
     pass.captured.push_back(whole.point);
@@ -229,7 +241,7 @@ Expected<CapturedRequest> Session::Impl::capture(llvm::ArrayRef<at::Tensor> inpu
     auto found = captureOnce(inputs, pass, request);
     if (!found)
       return found.takeError();
-    // Part hooks are not called again.
+    // Other part hooks are not called again.
     for (auto &point : llvm::ArrayRef(pass.captured).drop_back()) {
       auto value = llvm::find_if(found->values, [&](auto &each) { return each.name == point.name; });
       at::Tensor own = value == found->values.end() ? at::Tensor() : value->tensor;
@@ -243,9 +255,13 @@ Expected<CapturedRequest> Session::Impl::capture(llvm::ArrayRef<at::Tensor> inpu
     if (!given)
       return given.takeError();
     steps.replacements[whole.point.index] = std::move(*given);
+    llvm::erase_if(
+        parts, [&](const Edit &edit) { return edit.point.index == whole.point.index || !hasNoBatch(edit); });
+    repeated = std::move(parts);
     left = left.drop_front(before + 1);
   }
-  ResolvedCaptures pass = passOf(steps, left);
+  llvm::append_range(repeated, left);
+  ResolvedCaptures pass = passOf(steps, repeated);
   pass.captured = steps.captured;
   if (steps.stopAfter)
     pass.stopAfter = steps.stopAfter->index;

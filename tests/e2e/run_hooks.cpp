@@ -1,10 +1,10 @@
 //===- run_hooks.cpp - Edits outputs of modules ---------------------------===//
 //
 // runHooks PLAN INPUTS.safetensors OUTPUTS.safetensors EDIT… runs one request and writes its outputs. An edit
-// is EDIT=MODULE, of `zero`, `add` (adds 1), `none`, `fail`, `resize`; for the whole batch `swap` (the first
-// sample and the last), `whole-add`; or `capture=MODULE`, `stop=MODULE`, `replace=FILE`. It prints the parts
-// that hooks got. With several processes all of them have the hooks; with `--coordinator` the first one
-// alone.
+// is EDIT=MODULE, of `zero`, `add` (adds 1), `add-later` (adds 1 to samples behind the first), `none`,
+// `fail`, `resize`; for the whole batch `swap` (the first sample and the last), `whole-add`; or
+// `capture=MODULE`, `stop=MODULE`, `replace=FILE`. It prints the parts that hooks got. With several processes
+// all of them have the hooks; with `--coordinator` the first one alone.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/base/TensorFile.h"
@@ -24,6 +24,8 @@ static HookFunction functionOf(llvm::StringRef edit) {
   return llvm::StringSwitch<HookFunction>(edit)
       .Case("zero", [](const at::Tensor &value, const HookContext &) { return at::zeros_like(value); })
       .Cases("add", "whole-add", [](const at::Tensor &value, const HookContext &) { return value + 1; })
+      .Case("add-later", [](const at::Tensor &value,
+                            const HookContext &context) { return value + int64_t(context.firstSample > 0); })
       .Case("none", [](const at::Tensor &, const HookContext &) { return at::Tensor(); })
       .Case("resize", [](const at::Tensor &value, const HookContext &) { return value.flatten(); })
       .Case("fail",

@@ -244,6 +244,11 @@ def test_brackets_in_a_pattern(model):
     assert re.findall(r'cleave.boundary \S+ "([^"]+)"', text) == ["transformer.h.0.mlp", "transformer.h.1.mlp"]
 
 
+def test_dynamic_without_inputs(model):
+    message = refused(model.parent, "compile", model.name, "--dynamic", "input_ids=batch,seq", "-o", "new.plan")
+    assert "--dynamic input_ids=batch,seq: found no example inputs, expected those of input_ids; give them with --inputs" in message
+
+
 @pytest.mark.parametrize("name, module, operator", [("view", "combine", "aten.view"), ("table", "combine", "aten.add")])
 def test_a_dimension_that_the_model_fixes(custom_model, tmp_path, name, module, operator):
     model = custom_model(name)

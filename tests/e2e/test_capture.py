@@ -127,6 +127,18 @@ def test_hooks_know_their_samples(plans, tiny_model, tmp_path):
     assert told == ["add transformer.h.1 0 1", "add transformer.h.1 1 1", "swap transformer.h.1 0 2"]
 
 
+def test_a_part_hook_of_a_value_without_the_batch(plans, gpt2, tiny_model, tmp_path):
+    """Micro-batches edit position embeddings each in its own way, also where a whole-batch hook follows."""
+    def by_sample(value):
+        return torch.cat([value, value + 1])
+
+    module, run = gpt2
+    edits = {"transformer.wpe": by_sample, "transformer.h.1": swapped}
+    found, told = run_hooks(plans("micro-batches"), tiny_model("gpt2"), tmp_path, "add-later=transformer.wpe", "swap=transformer.h.1")
+    assert_close(found["output.logits"], edited(module, run, edits))
+    assert len(told) == 5  # The part hook is called in both passes.
+
+
 @pytest.mark.parametrize("mesh", ["tp=2", "micro-batches"])
 def test_hooks_one_after_the_other(mesh, plans, gpt2, tiny_model, tmp_path):
     module, run = gpt2
@@ -259,6 +271,39 @@ def test_a_module_may_be_called_as_an_output_is(trace_model, tmp_path):
     cleave("compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "model.plan")
     found = captured(tmp_path / "model.plan", model, tmp_path, "--capture", "*")
     assert_close(found["captured.output"] * 2, found["output"])
+
+
+class Hooked(nn.Module):
+    """Modules with forward hooks of their own, which are part of what the modules return."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.first.register_forward_hook(lambda module, arguments, output: output * 2 + 1)
+        self.first.register_forward_hook(lambda module, arguments, kwargs, output: output - arguments[0], with_kwargs=True)
+        self.second.register_forward_hook(lambda module, arguments, output: None)
+
+    def forward(self, x):
+        return self.second(self.first(x).tanh())
+
+
+def with_own_hooks():
+    torch.manual_seed(0)
+    return Hooked(), (torch.randn(4, 8),)
+
+
+@pytest.mark.parametrize("options", [(), ("--mesh", "tp=2")])
+def test_forward_hooks_of_the_model_come_first(options, trace_model, tmp_path):
+    model = trace_model(f"{__file__}:with_own_hooks")
+    cleave("compile", model.path, "--inputs", model.inputs, *options, "-o", tmp_path / "model.plan")
+    module, inputs = with_own_hooks()
+    found = captured(tmp_path / "model.plan", model, tmp_path, "--capture", "*")
+    for name, value in recorded(module.eval(), lambda: module(*inputs)).items():
+        assert_close(found[name], value, name)
+    replacement = torch.randn(4, 8)
+    save_file({"first": replacement}, tmp_path / "first.safetensors")
+    found = captured(tmp_path / "model.plan", model, tmp_path, "--replace", tmp_path / "first.safetensors")
+    assert_close(found["output"], edited(module, lambda: module(*inputs), {"first": lambda value: replacement}))
 
 
 class Shared(nn.Module):

@@ -153,7 +153,7 @@ class Steps(nn.Module):
 def test_sizes_may_be_multiples(compiler):
     x = torch.linspace(-1, 1, 512).reshape(1, 2, 16, 16)
     result = compiler.compile(torch.jit.trace(Steps(), x), "--dynamic", "x=batch,_,height,width", "--devices", 2, x=x)
-    assert "note: height must be a multiple of 4: the model itself runs at no other size" in result.out
+    assert "note: height must be a multiple of 4: the TorchScript model runs at no other size" in result.out
     report = cleave("verify", "model.plan", "--model", "model.pt", "--json", cwd=compiler.folder).json()
     assert [output.get("sizes") for output in report["outputs"]] == \
         [None, "batch=2, height=20, width=20", "batch=1, height=4, width=4", "batch=3, height=24, width=24"]
@@ -182,7 +182,7 @@ def test_sizes_below_a_kernel_are_not_tried(compiler):
     for length in (14, 17, 40):
         x = torch.linspace(-1, 1, 8 * length).reshape(4, 2, length)
         result = compiler.compile(torch.jit.trace(module, x), "--dynamic", "input=batch,_,length", input=x)
-        assert "note: length was tried from 14: with the other sizes as traced, the model itself fails at 13" \
+        assert "note: length was tried from 14: with the other sizes as traced, the TorchScript model fails at 13" \
             in result.out
         assert "not compared" not in result.out
         report = cleave("verify", "model.plan", "--model", "model.pt", "--json", cwd=compiler.folder).json()

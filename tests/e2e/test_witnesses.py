@@ -380,6 +380,14 @@ class Positions(nn.Module):
     def forward(self, x):
         return torch.tanh(x + self.table(torch.arange(x.size(1))))
 
+class Attends(nn.Module):
+    def forward(self, q, k):
+        found = (q @ k.mT).softmax(-1) @ k
+        return found * 3 if q.size(1) == k.size(1) else found
+
+def attends():
+    return Attends().eval(), (torch.randn(2, 6, 8), torch.randn(2, 6, 8))
+
 def block():
     torch.manual_seed(0)
     return Block().eval(), (torch.randn(2, 8, 8),)
@@ -397,8 +405,8 @@ def trace(tmp_path):
 
     (tmp_path / "modules.py").write_text(MODULES)
 
-    def traced(name):
-        assert cli.main([f"{tmp_path / 'modules.py'}:{name}", "-o", str(tmp_path / "model.pt")]) == 0
+    def traced(name, *options):
+        assert cli.main([f"{tmp_path / 'modules.py'}:{name}", *options, "-o", str(tmp_path / "model.pt")]) == 0
         return ("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan")
 
     return traced
@@ -421,3 +429,17 @@ def test_a_traced_range(trace, tmp_path):
     assert "dimension 1 (seq) is 25, expected 1 to 24, where" in run_refused(tmp_path / "model.plan", "longer.safetensors")
     save_file({"x": numbers(5, 24, 8)}, tmp_path / "longest.safetensors")
     cleave("run", "model.plan", "--inputs", "longest.safetensors", cwd=tmp_path)
+
+
+def test_sizes_that_were_compared_together_are_not_named_apart(trace, tmp_path):
+    apart = ("--dynamic", "q=batch,n,_", "--dynamic", "k=batch,m,_")
+    compile = trace("attends")
+    assert refused(tmp_path, *compile, *apart) == (
+        "error: --dynamic k=batch,m,_: found the name m for dimension 1 of input k and not for dimension 1 of input q, whose sizes "
+        "cleave-trace changed together, expected one name for both; name both so, or give cleave-trace these --dynamic, or pass "
+        "--beyond-witnesses")
+    assert "found the name n" in refused(tmp_path, *compile, "--dynamic", "q=_,n,_")
+    cleave(*compile, *apart, "--beyond-witnesses", cwd=tmp_path)
+    assert SAME_ERROR in cleave(*compile, "--dynamic", "q=batch,n,_", "--dynamic", "k=batch,n,_", "--verify", cwd=tmp_path).out
+    compile = trace("attends", *apart)
+    assert "found a trace that equals the module at 6 alone" in refused(tmp_path, *compile, *apart)

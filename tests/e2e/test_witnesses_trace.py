@@ -264,6 +264,19 @@ def test_places_of_image_tokens():
     assert "values of input ids change" in refusal(module(place_in_python, embed=embed), ids, torch.randn(4, 4))
 
 
+def test_lengths_without_padding_are_lowered():
+    """Their maximum would be frozen otherwise, as all that is drawn between equal numbers is equal."""
+    def crop(self, x, lengths):
+        return x[:, :int(lengths.max())] * 2
+
+    message = refusal(module(crop), torch.randn(3, 5, 4), torch.tensor([5, 5, 5]))
+    assert "values of input lengths change (lowered)" in message
+    lengths = {"lengths": torch.tensor([5, 5, 5])}
+    assert variations.changed(lengths, "lowered", 0)["lengths"].tolist() == [4, 4, 3]
+    for other in ([5, 4], [1, 1], [0, 0], [7]):
+        assert variations.changed({"lengths": torch.tensor(other)}, "lowered", 0) is None
+
+
 def test_ids_stay_in_the_range_of_the_example():
     ids = torch.randint(3, 9, (4, 6))
     for kind in variations.KINDS:
@@ -300,6 +313,14 @@ def test_two_names_are_two_sizes():
     assert groups["q.0"].max == UNLIMITED
 
 
+def test_a_named_dimension_with_a_limit_is_said():
+    def embed(self, x):
+        return x + self.table.weight[:x.shape[1]]
+
+    found, _ = witnesses(module(embed, table=nn.Embedding(24, 4)), torch.randn(2, 8, 4), dynamic=["x=batch,seq,_"])
+    assert [note for note in found.notes if note.startswith("seq is 1 to 24: at 25 the module fails: ")] == found.notes
+
+
 def test_a_named_dimension_that_cannot_change_is_said():
     found, groups = witnesses(nn.Linear(4, 4), torch.randn(2, 4), dynamic=["input=batch,width"])
     assert [note for note in found.notes if note.startswith("width stays 4: at ")]
@@ -308,10 +329,11 @@ def test_a_named_dimension_that_cannot_change_is_said():
 
 @pytest.mark.parametrize("text, message", [
     ("y=batch", "no input y, expected one of x"),
-    ("x=a,b,c", "3 dimensions, expected at most the 2 of x"),
+    ("x=a,b,c", "found 3 names, expected 2, one for each dimension of x"),
+    ("x=a", "found 1 name, expected 2, one for each dimension of x"),
     ("x=a,a", "a is 2 and 9 in the example inputs, expected one size"),
     ("x=4,seq", "dimension 0 of x is 2, found 4"),
-    ("x=a b", 'found "a b", expected a name, a number or _'),
+    ("x=a b,_", 'found "a b", expected a name, a number or _'),
 ])
 def test_wrong_dynamic(text, message):
     with pytest.raises(TraceError, match=re.escape(message)):

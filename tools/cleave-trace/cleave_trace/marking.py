@@ -11,6 +11,7 @@ import inspect
 import itertools
 import keyword
 import types
+from collections import OrderedDict
 from collections.abc import MutableMapping
 
 import torch
@@ -75,19 +76,27 @@ def mark_outputs(root):
     """Puts an `aten::alias` inside each submodule on what it returns.
 
     A trace keeps only the values that escape a module, and calls a value by the innermost module that made it. With
-    the mark, each module's own output is there, under the module's own name.
+    the mark, each module's own output is there, under the module's own name. The module's own forward hooks, which may
+    change its output, run in front of the mark: the tracer's scope of a module ends before they would.
     """
     for module in list(root.modules()):
         has_own_forward = "forward" in vars(module)
         if module is root or has_own_forward or isinstance(module, (*CONTAINERS, torch.jit.ScriptModule)):
             continue
-        replace_forward(module, marked(type(module).forward))
+        hooks, module._forward_hooks = module._forward_hooks, OrderedDict()
+        replace_forward(module, marked(type(module).forward, hooks))
 
 
-def marked(forward):
+def marked(forward, hooks):
+    """`forward`, then `hooks` (the module's `_forward_hooks`, from which a hook may remove itself), then the mark."""
     @functools.wraps(forward)
     def marked_forward(self, *args, **kwargs):
-        return alias(forward(self, *args, **kwargs))
+        result = forward(self, *args, **kwargs)
+        for key, hook in list(hooks.items()):
+            takes_kwargs = key in self._forward_hooks_with_kwargs
+            changed = hook(self, args, kwargs, result) if takes_kwargs else hook(self, args, result)
+            result = result if changed is None else changed
+        return alias(result)
 
     return marked_forward
 

@@ -76,6 +76,9 @@ static llvm::Expected<ModelInputs::Tensor *> inputNamed(ModelInputs &inputs, Str
       return &tensor;
     names.push_back(tensor.name);
   }
+  if (names.empty())
+    return fail(option + ": found no example inputs, expected those of " + name +
+                "; give them with --inputs FILE, or --input " + name + ":DTYPE[SIZES]");
   return fail(option + ": there is no input " + name + "; inputs are: " + llvm::join(names, ", ") +
               didYouMean(name, names));
 }

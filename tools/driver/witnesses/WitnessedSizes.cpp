@@ -22,6 +22,8 @@ struct OpenDimension {
   std::vector<const WitnessedDimension *> groups;
   /// Some input's dimension of this name was not compared.
   bool isMissing = false;
+  /// A group that has another dimension, too, which has not this name.
+  const WitnessedDimension *divided = nullptr;
 };
 } // namespace
 
@@ -77,7 +79,7 @@ static llvm::MapVector<StringRef, OpenDimension> openDimensions(const WitnessFil
     if (!llvm::all_equal(names))
       for (StringRef name : names)
         if (auto open = all.find(name); open != all.end())
-          open->second.isMissing = true;
+          open->second.divided = &group;
   }
   return all;
 }
@@ -85,7 +87,7 @@ static llvm::MapVector<StringRef, OpenDimension> openDimensions(const WitnessFil
 /// The sizes of all groups; nothing if the dimension was not compared. Nothing, too, if one size alone agrees
 /// and none diverges: the time ran out or the module fails at others, so the compiler's own checks decide.
 static std::optional<WitnessedRange> rangeOf(const OpenDimension &open) {
-  if (open.isMissing || open.groups.empty())
+  if (open.isMissing || open.divided || open.groups.empty())
     return std::nullopt;
   std::optional<WitnessedRange> range = WitnessedRange();
   for (const WitnessedDimension *group : open.groups)
@@ -111,6 +113,29 @@ static std::string optionOf(StringRef name, const OpenDimension &open,
       return "--dynamic " + option.str();
   }
   return "input " + open.place.input + ", dimension " + name.str();
+}
+
+/// Fails where the user gave one name to some dimensions of a group alone: nothing is known of them apart.
+static Error checkUndivided(StringRef name, const OpenDimension &open, const ModelInputs &inputs,
+                            llvm::ArrayRef<std::string> dynamicOptions) {
+  if (!open.divided)
+    return Error::success();
+  auto nameOf = [&](const WitnessedDimension::Place &place) -> StringRef {
+    for (const ModelInputs::Tensor &tensor : inputs.tensors)
+      if (tensor.name == place.input && size_t(place.dim) < tensor.dims.size())
+        return tensor.dims[place.dim];
+    return "";
+  };
+  auto text = [](const WitnessedDimension::Place &place) {
+    return "dimension " + std::to_string(place.dim) + " of input " + shortened(place.input);
+  };
+  const auto own = llvm::find_if(open.divided->places, [&](auto &place) { return nameOf(place) == name; });
+  const auto other = llvm::find_if(open.divided->places, [&](auto &place) { return nameOf(place) != name; });
+  return llvm::createStringError(
+      optionOf(name, open, dynamicOptions) + ": found the name " + name + " for " + text(*own) +
+      " and not for " + text(*other) +
+      ", whose sizes cleave-trace changed together, expected one name for both; name "
+      "both so, or give cleave-trace these --dynamic, or pass --beyond-witnesses");
 }
 
 /// Fails unless the dimension may be open: there are several sizes, and the one of the inputs is one of them.
@@ -154,6 +179,9 @@ Expected<WitnessedSizes> WitnessedSizes::of(const WitnessFile &file, const Model
   for (const auto &[name, open] : openDimensions(file, inputs)) {
     const bool isAutomatic = name == inputs.autoDynamic;
     result.hasOpened |= !isAutomatic;
+    if (!isAutomatic)
+      if (Error error = checkUndivided(name, open, inputs, dynamicOptions))
+        return error;
     const auto range = rangeOf(open);
     if (!range) {
       result.notes.push_back((name +

@@ -422,13 +422,16 @@ class Collector:
                 self.builder.add(",".join(changed), outcome.inputs, outcome.outputs)
 
     def report(self):
+        asked = {group.name for group in self.named}
         for dimension in self.dimensions:
-            reasons = [reason for reason in (dimension.below, dimension.above, dimension.between) if "the trace" in reason]
-            reasons.sort(key=lambda reason: "the trace fails" in reason)
+            given = [reason for reason in (dimension.below, dimension.above, dimension.between) if reason]
+            reasons = sorted((reason for reason in given if "the trace" in reason), key=lambda reason: "the trace fails" in reason)
+            what = f"stays {dimension.traced}" if dimension.min == dimension.max else dimension.range()
             if dimension.diverges and reasons:
-                what = f"stays {dimension.traced}" if dimension.min == dimension.max else dimension.range()
                 place = f"; they diverge in module {dimension.where}" if dimension.where else ""
                 self.notes.append(f"{dimension.name} {what}: {reasons[0]}{place}")
+            elif dimension.name in asked and dimension.is_limited and dimension.min < dimension.max:
+                self.notes.append(f"{dimension.name} {what}" + (f": {given[0]}" if given else ", the largest that was compared"))
         for group, finder in self.unchanged:
             reason = next((finder.reason(size) for size in sorted(finder.bad, reverse=True)), "")
             if reason and group.is_named:

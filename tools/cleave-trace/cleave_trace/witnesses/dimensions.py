@@ -45,9 +45,9 @@ def named_groups(example, texts):
             raise TraceError(f"--dynamic {text}: no input {path}, expected one of {', '.join(example)}; check its name")
         symbols = dims.split(",")
         shape = list(example[path].shape)
-        if len(symbols) > len(shape):
-            raise TraceError(f"--dynamic {text}: {len(symbols)} dimensions, expected at most the {len(shape)} of {path}; "
-                             "leave some out")
+        if len(symbols) != len(shape):
+            raise TraceError(f"--dynamic {text}: found {len(symbols)} {'name' if len(symbols) == 1 else 'names'}, expected "
+                             f"{len(shape)}, one for each dimension of {path}; write _ for one that stays")
         for dim, symbol in enumerate(symbols):
             symbol = symbol.strip()
             if symbol in ("", "_") or symbol.isdecimal():

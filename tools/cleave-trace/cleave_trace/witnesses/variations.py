@@ -104,6 +104,14 @@ def increased(tensor, generator):
     return tensor + 1 if is_single(tensor) else None
 
 
+def lowered(tensor, generator):
+    """For integers that are all equal, such as lengths of samples without padding: one or two less, not below 1."""
+    if is_inexact(tensor) or is_mask(tensor) or tensor.numel() < 2 or bounds(tensor)[0] != bounds(tensor)[1] or tensor.min() < 2:
+        return None
+    half = torch.arange(tensor.numel()).reshape(tensor.shape) >= (tensor.numel() + 1) // 2  # Lengths stay in descending order.
+    return torch.clamp(tensor - 1 - half.to(tensor.dtype), min=1)
+
+
 def is_single(tensor):
     """A tensor of one number, which other kinds of changes leave as it is."""
     return tensor.numel() == 1 and tensor.dtype != torch.bool
@@ -150,7 +158,7 @@ def cleared(tensor, from_end):
 
 
 KINDS = {"drawn": drawn, "permuted": permuted, "mirrored": mirrored, "halved": halved, "trailing": trailing,
-         "leading": leading, "negated": negated, "doubled": doubled, "enlarged": enlarged, "increased": increased,
+         "leading": leading, "negated": negated, "doubled": doubled, "enlarged": enlarged, "increased": increased, "lowered": lowered,
          "rolled": rolled, "shifted": shifted, "swapped": swapped}
 
 

@@ -64,6 +64,10 @@ class Dimension:
         least = f"is at least {self.min}" if self.max == 2**63 - 1 else f"is {self.min} to {self.max}"
         return least + (f", multiples of {self.divisible_by}" if self.divisible_by > 1 else "")
 
+    @property
+    def is_limited(self):
+        return self.min > 1 or self.max < 2**63 - 1 or self.divisible_by > 1
+
     def description(self):
         return {"dims": [list(pair) for pair in self.dims], "traced": self.traced, "min": self.min, "max": self.max,
                 "divisible_by": self.divisible_by, "below": self.below, "above": self.above, "between": self.between,
