@@ -2,13 +2,15 @@
 
 import json
 import re
+import shutil
 import signal
+import time
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import everything_below
+from conftest import BIN, everything_below, execute
 from launching import END, NOTICE, SLACK, Processes, ranks_of, same_bits, strike, wait_until_running, watch_end
 from test_train_tensor_parallel import compiled, one_thread, trained, traced  # noqa: F401, fixtures
 
@@ -125,3 +127,32 @@ def test_death_in_the_middle(mesh, victim, traced, tmp_path):  # noqa: F811
     expected = trained(plan, model.inputs, steps=steps + 2)
     found = trained_by(ranks_of(mesh), plan, model.inputs, "--checkpoint", checkpoint, "--resume", steps=steps + 2)
     assert found[0]["losses"] == expected[0]["losses"][steps:] and same_bits(found[1], expected[1])
+
+
+# The phase in whose program a rank dies, and at which of its calls: those of the third of three steps of four micro-batches. Other
+# ranks wait for values, for gradients, for the sum of the tied weight's gradients (Reduce), for the norm, or have updated theirs.
+DEATHS = {"F": ("Forward", 10), "B": ("BackwardInput", 10), "W": ("BackwardWeight", 10), "Reduce": ("BackwardWeight", 12),
+          "norm": ("Norm", 3), "U": ("Update", 3)}
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("action", DEATHS)
+def test_death_in_an_action(action, stage, traced, tmp_path):  # noqa: F811
+    """The file is the checkpoint of the last whole step, from which the training goes on."""
+    model = traced("hf:gpt2")
+    plan = compiled(model, tmp_path, "--mesh", "pp=2,tp=2", "--microbatches", 4, "--schedule", "zb-h1", "--clip-norm", 1)
+    dying, checkpoint, (phase, call) = tmp_path / "dying.plan", tmp_path / "kept.checkpoint", DEATHS[action]
+    shutil.copytree(plan, dying)
+    execute("faultyPlan", plan / "plan.fb", "die", f"{stage},{phase},{call}", dying / "plan.fb")
+    arguments = ("--data", model.inputs, "--lr", 1e-2, "--checkpoint", checkpoint)
+    with Processes(4, dying, *arguments, "--steps", 5, "--log-every", 10, "--checkpoint-every", 1, "--allow-operator",
+                   "cleave_test::die", program=TRAIN, environment={"LD_PRELOAD": str(BIN / "libdyingOperator.so")}) as processes:
+        victim = 2 * stage
+        assert processes.running[victim].wait(120) == 9
+        outcome = watch_end(processes, time.monotonic(), [rank for rank in range(4) if rank != victim], NOTICE + END + SLACK)
+    for message in outcome.messages.values():
+        assert f"rank {victim} has died; last known status: rank {victim} " in message, message
+    assert int(load_file(checkpoint)["steps"]) == 2
+    expected = trained(plan, model.inputs, steps=5)
+    found = trained(plan, model.inputs, "--checkpoint", checkpoint, "--resume", steps=5)
+    assert found[0]["losses"] == expected[0]["losses"][2:] and same_bits(found[1], expected[1])

@@ -119,7 +119,10 @@ def drops():
 def test_random_numbers_are_those_of_one_device(trace_model, tmp_path):
     model = trace_model(f"{__file__}:drops", "--train")
     alone = trained(compiled(model, tmp_path, name="one.plan"), model.inputs, "--seed", 3)
-    for options in ("--mesh", "tp=2"), ("--mesh", "tp=3"), ("--mesh", "tp=2", "--microbatches", "2"):
+    for options in (("--mesh", "tp=2"), ("--mesh", "tp=3"), ("--mesh", "tp=2", "--microbatches", "2"), ("--mesh", "pp=2"),
+                    ("--mesh", "pp=3", "--microbatches", "4", "--schedule", "gpipe"),
+                    ("--mesh", "pp=2,tp=2", "--microbatches", "2", "--schedule", "zb-h1", "--recompute", "full"),
+                    ("--mesh", "pp=2", "--microbatches", "2", "--schedule", "interleaved")):
         check_same(trained(compiled(model, tmp_path, *options), model.inputs, "--seed", 3), alone)
     assert trained(tmp_path / "one.plan", model.inputs, "--seed", 4)[0]["losses"] != alone[0]["losses"]
 

@@ -1,5 +1,8 @@
 // Puts a fault into a plan that trains: faultyPlan PLAN.fb KIND SEED OUT.fb. KIND is an index; the seed
 // chooses the place. Prints what was done. The status is 2 where the plan has no place for the fault.
+//
+// faultyPlan PLAN.fb die STAGE,PHASE,CALL OUT.fb: the first rank of the stage ends its process as it runs
+// the phase's program for the CALL-th time, by the operator of tests/e2e/dying_operator.cpp.
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/EncodePlan.h"
 #include "codegen/plan/PlanFile.h"
@@ -42,6 +45,30 @@ public:
                          &Faults::swapGradients,   &Faults::forgetUpdate, &Faults::swapShards,
                          &Faults::swapUpdates,     &Faults::swapReceives, &Faults::swapSums};
     return kind < std::size(all) ? (this->*all[kind])() : std::nullopt;
+  }
+
+  /// Ends the process of the first rank of `stage` in a call of its program of `phase`.
+  std::optional<std::string> die(uint32_t stage, llvm::StringRef phase, int64_t call) {
+    for (auto &program : plan.programs) {
+      if (program->stage != stage || program->tp_rank != 0 ||
+          phase != plan::wire::EnumNamePhase(program->phase))
+        continue;
+      auto number = std::make_unique<plan::SlotConstant>();
+      number->slot = program->slots++;
+      number->value = std::make_unique<plan::Constant>();
+      number->value->kind = plan::ConstantKind::Int;
+      number->value->integer = call;
+      auto death = std::make_unique<Instruction>();
+      death->kind = InstructionKind::Call;
+      death->op = operatorNamed("cleave_test::die");
+      death->operands = {number->slot};
+      death->results = death->releases = {program->slots++};
+      program->constants.push_back(std::move(number));
+      Instructions &instructions = instructionsOf(*program);
+      instructions.insert(instructions.begin() + program->setup, std::move(death));
+      return ("rank 0 of stage " + llvm::Twine(stage) + " dies in " + phase).str();
+    }
+    return std::nullopt;
   }
 
 private:
@@ -337,17 +364,24 @@ int fail(const std::string &message, int status = 1) {
 } // namespace
 
 int main(int count, char **arguments) {
-  unsigned kind = 0, seed = 0;
-  if (count != 5 || llvm::StringRef(arguments[2]).getAsInteger(10, kind) ||
-      llvm::StringRef(arguments[3]).getAsInteger(10, seed))
-    return fail("usage: faultyPlan PLAN.fb KIND SEED OUT.fb");
+  unsigned kind = 0, seed = 0, stage = 0, call = 0;
+  const bool dies = count == 5 && llvm::StringRef(arguments[2]) == "die";
+  llvm::SmallVector<llvm::StringRef> place;
+  if (dies)
+    llvm::StringRef(arguments[3]).split(place, ',');
+  if (count != 5 ||
+      (dies ? place.size() != 3 || place[0].getAsInteger(10, stage) || place[2].getAsInteger(10, call)
+            : llvm::StringRef(arguments[2]).getAsInteger(10, kind) ||
+                  llvm::StringRef(arguments[3]).getAsInteger(10, seed)))
+    return fail("usage: faultyPlan PLAN.fb KIND SEED OUT.fb, or PLAN.fb die STAGE,PHASE,CALL OUT.fb");
   auto file = llvm::MemoryBuffer::getFile(arguments[1]);
   if (!file)
     return fail(std::string(arguments[1]) + ": " + file.getError().message());
   auto decoded = plan::decode(llvm::arrayRefFromStringRef((*file)->getBuffer()), arguments[1]);
   if (!decoded)
     return fail(llvm::toString(decoded.takeError()));
-  const std::optional<std::string> done = Faults(**decoded, seed).put(kind);
+  Faults faults(**decoded, seed);
+  const std::optional<std::string> done = dies ? faults.die(stage, place[1], call) : faults.put(kind);
   if (!done)
     return fail("no place", 2);
   const auto bytes = plan::encode(**decoded);
