@@ -152,6 +152,6 @@ def reason(done):
     """A peer reports its error as JSON; when one rank of several fails, the others do for lack of it, later."""
     for line in done.stdout.splitlines():
         if line.startswith('{"error"'):
-            return json.loads(line)["error"]
+            return json.JSONDecoder().raw_decode(line)[0]["error"]  # Two ranks may share a line.
     said = done.stderr.strip().splitlines()
     return next((line for line in said if line.startswith("error: ")), said[-1] if said else f"exit {done.returncode}")

@@ -30,11 +30,14 @@ class TrainedModel(Model):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingPlan(Plan):
+    schedule: str = "1f1b"  # of pipeline stages
+
     def plan(self, bench):
-        return bench.folder / "train.plan"
+        return bench.folder / f"{self.mesh}-{self.schedule}.plan"
 
     def prepare(self, bench):
-        output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--train", "-o", self.plan(bench)])
+        split = ["--mesh", self.mesh, "--microbatches", self.microbatches, "--schedule", self.schedule] if self.mesh else []
+        output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--train", *split, "-o", self.plan(bench)])
 
     def measure(self, bench):
         command = [bench.tools / "cleave", "train", self.plan(bench), "--data", bench.inputs, "--lr", "1e-4", "--json",
@@ -73,4 +76,5 @@ def main():
     sys.exit(rounds.any_failed(results))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -40,7 +40,16 @@ def bert(model):
     return plan
 
 
-MODELS = {"gpt2": gpt2, "bert": bert}
+def llama(model):
+    plan = {}
+    for number, layer in enumerate(model.model.layers):
+        path = f"model.layers.{number}"
+        plan |= column_then_row(path, [f"self_attn.{name}_proj" for name in "qkv"], "self_attn.o_proj")
+        plan |= column_then_row(path, ["mlp.gate_proj", "mlp.up_proj"], "mlp.down_proj")
+    return plan
+
+
+MODELS = {"gpt2": gpt2, "bert": bert, "llama": llama}
 
 
 def column_then_row(path, columns, row):

@@ -45,7 +45,14 @@ def resnet(model):
             Piece("resnet.pooler", nn.Sequential(model.resnet.pooler, model.classifier))]
 
 
-MODELS = {"gpt2": gpt2, "bert": bert, "vit": vit, "resnet": resnet}
+def llama(model):
+    body = model.model
+    layers = nn.ModuleList(LlamaLayer(layer, body.rotary_emb) for layer in body.layers)
+    return [Piece("model.embed_tokens", body.embed_tokens), *numbered("model.layers", layers),
+            Piece("model.norm", nn.Sequential(body.norm, model.lm_head))]
+
+
+MODELS = {"gpt2": gpt2, "llama": llama, "bert": bert, "vit": vit, "resnet": resnet}
 
 
 def numbered(path, modules):
@@ -59,6 +66,18 @@ class GPT2Embedding(nn.Module):
 
     def forward(self, input_ids):
         return self.wte(input_ids) + self.wpe(torch.arange(input_ids.shape[1]))
+
+
+class LlamaLayer(nn.Module):
+    """A layer that computes the rotations of positions itself."""
+
+    def __init__(self, layer, rotary):
+        super().__init__()
+        self.layer, self.rotary = layer, rotary
+
+    def forward(self, hidden):
+        positions = torch.arange(hidden.shape[1])[None]
+        return self.layer(hidden, position_embeddings=self.rotary(hidden, positions), position_ids=positions)
 
 
 class FirstToken(nn.Module):

@@ -8,16 +8,21 @@ from torch import nn
 import peer
 
 
-def prepare(options):
+def split(options):
+    """The split model, and the inputs by name."""
     folder = options.traced.with_name("checkpoint")
     cls = getattr(transformers, transformers.AutoConfig.from_pretrained(folder).architectures[0])
     # Its wrapper refuses attention through scaled_dot_product_attention.
     model = cls.from_pretrained(folder, attn_implementation="eager").eval()
     if model.config.model_type == "bert":
         untie(model.get_output_embeddings())
-    split = tensor_parallel.tensor_parallel(model, ["cpu", "cpu"], sharded=False)
-    inputs = load_file(options.traced.with_suffix(".inputs.safetensors"))
-    return lambda: split(**inputs)
+    halves = tensor_parallel.tensor_parallel(model, ["cpu", "cpu"], sharded=False)
+    return halves, load_file(options.traced.with_suffix(".inputs.safetensors"))
+
+
+def prepare(options):
+    model, inputs = split(options)
+    return lambda: model(**inputs)
 
 
 def untie(head):
