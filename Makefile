@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-training-ranks bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo witnesses captures transformer-lens gradients zoo-train training-cover rolling operators demo format clean
+.PHONY: all help setup cleave build build-cost test test-gpu test-multigpu fuzz bench bench-gpu bench-training bench-training-ranks bench-training-prediction bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo witnesses captures transformer-lens gradients zoo-train training-cover rolling operators demo format clean
 all: build
 
 help: ## this list
@@ -82,6 +82,10 @@ bench-training: build ## training steps against eager PyTorch and torch.compile
 # The same over two stages or two tensor-parallel ranks. An hour; downloads a peer when it first runs.
 bench-training-ranks: build ## training steps over two ranks against eager and other libraries
 	.venv/bin/python tests/bench/training_ranks.py $(BENCH)
+
+# Forecasts of those, with the machine measured first. An hour.
+bench-training-prediction: build ## forecast against measured training steps
+	.venv/bin/python tests/bench/training_prediction.py $(BENCH)
 
 # Seconds and memory of that search for a Llama of 70 B on 128 devices and GPT-3 on 1,024. Some minutes.
 bench-planner: build ## time and memory of planning 70 B and 175 B

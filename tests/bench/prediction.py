@@ -109,8 +109,8 @@ def measure_machine(options, path, count):
     return path
 
 
-def tables(results):
-    runs = [(model, mesh, found[mesh]) for model, found in results.items() for mesh in MESHES if report.measured(found, mesh)]
+def tables(results, meshes=MESHES, most=(MEAN, WORST, BYTES, TOO_FEW)):
+    runs = [(model, mesh, found[mesh]) for model, found in results.items() for mesh in meshes if report.measured(found, mesh)]
 
     def of_rounds(choose):
         """Predicted and measured seconds."""
@@ -127,19 +127,19 @@ def tables(results):
         return f"{1000 * predicted:.4g} of {1000 * measured:.4g} ms, {100 * (predicted / measured - 1):+.1f} %"
 
     def rows(of, cell):
-        return [[model, *(cell((model, mesh)) if (model, mesh) in of else "–" for mesh in MESHES)] for model in results]
+        return [[model, *(cell((model, mesh)) if (model, mesh) in of else "–" for mesh in meshes)] for model in results]
 
-    yield report.table([["a step, predicted of measured", *MESHES], *rows(seconds, step)])
-    yield report.table([["bytes at most, predicted / measured", *MESHES], *rows(ratios, lambda key: f"{ratios[key]:.4f}")])
+    yield report.table([["a step, predicted of measured", *meshes], *rows(seconds, step)])
+    yield report.table([["bytes at most, predicted / measured", *meshes], *rows(ratios, lambda key: f"{ratios[key]:.4f}")])
     bytes_off = [100 * (ratio - 1) for ratio in ratios.values()]
     if runs:
         usual = errors(statistics.median)
         yield report.table([["wanted", "found"],
-                            wanted("error of steps, mean", statistics.mean(errors(min)), MEAN),
-                            wanted("error of steps, worst", max(errors(min)), WORST),
+                            wanted("error of steps, mean", statistics.mean(errors(min)), most[0]),
+                            wanted("error of steps, worst", max(errors(min)), most[1]),
                             ["the same of medians of rounds, mean and worst", f"{statistics.mean(usual):.1f} and {max(usual):.1f} %"],
-                            wanted("error of bytes, worst", max(map(abs, bytes_off)), BYTES),
-                            wanted("bytes too few, worst", max(0, -min(bytes_off)), TOO_FEW)])
+                            wanted("error of bytes, worst", max(map(abs, bytes_off)), most[2]),
+                            wanted("bytes too few, worst", max(0, -min(bytes_off)), most[3])])
 
 
 def wanted(what, found, most):

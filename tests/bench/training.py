@@ -33,17 +33,23 @@ class TrainingPlan(Plan):
     schedule: str = "1f1b"  # of pipeline stages
 
     def plan(self, bench):
-        return bench.folder / f"{self.mesh}-{self.schedule}.plan"
+        return bench.folder / f"{self.mesh}x{self.microbatches}-{self.schedule}.plan"
 
     def prepare(self, bench):
         split = ["--mesh", self.mesh, "--microbatches", self.microbatches, "--schedule", self.schedule] if self.mesh else []
         output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--train", *split, "-o", self.plan(bench)])
 
     def measure(self, bench):
+        return {"seconds": self.mean_step(self.train(bench))}
+
+    def train(self, bench):
         command = [bench.tools / "cleave", "train", self.plan(bench), "--data", bench.inputs, "--lr", "1e-4", "--json",
                    "--timeout", 1800, "--steps", bench.steps + WARM_UPS, "--log-every", bench.steps + WARM_UPS]
-        seconds = json.loads(output(command, OMP_NUM_THREADS="2"))["step_seconds"][WARM_UPS:]
-        return {"seconds": sum(seconds) / len(seconds)}
+        return json.loads(output(command, OMP_NUM_THREADS="2"))
+
+    def mean_step(self, trained):
+        seconds = trained["step_seconds"][WARM_UPS:]
+        return sum(seconds) / len(seconds)
 
 
 NO_DROPOUT = {"gpt2": "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
