@@ -109,6 +109,7 @@ def chunked(tmp_path):
     return Traced(tmp_path, Chunked(), numbers(2, 8, 8))
 
 
+ANY_SIZE = dimension([("x", 0)], 2), dimension([("x", 1)], 8)
 WHY = {"above": "at 9 the trace differs from the module by 10.4 in output", "where": "out", "diverges": True}
 SEQ = ("--dynamic", "x=_,seq,_")
 
@@ -134,9 +135,11 @@ def test_beyond_witnesses(chunked):
 
 def test_verify_holds_a_plan_to_the_module(chunked):
     """Where the trace itself is wrong, which the trace cannot tell."""
-    chunked.write({"traced": chunked.x, "seq=12": numbers(2, 12, 8)})
-    out = chunked.compile(*SEQ).out
-    assert "note: seq was not compared with the module at other sizes; cleave-trace --dynamic x=… compares it" in out
+    kept = {"traced": chunked.x, "seq=12": numbers(2, 12, 8)}
+    chunked.write(kept)
+    assert "--dynamic x=_,seq,_: found no other size of seq at which trace and module were compared, expected some" in chunked.refuse(*SEQ)
+    chunked.write(kept, ANY_SIZE[1])
+    chunked.compile(*SEQ)
     message = verify_refused_after_output(chunked)
     assert "model.plan: differs from the module of model.pt in output of witness seq=12: found an error of " in message
     assert "the plan differs from the module in output of witness seq=12" in chunked.refuse(*SEQ, "--verify")
@@ -203,18 +206,18 @@ def test_a_fixed_size_that_is_wrong(scaled):
 def test_large_outputs(scaled):
     """More than 4096 elements are compared as signed sums."""
     large = {"traced": numbers(2, 8, 8), "large": numbers(4, 300, 8, seed=1)}
-    scaled.write(large)
+    scaled.write(large, *ANY_SIZE)
     assert SAME_ERROR + "2 sizes and values" in scaled.compile("--dynamic", "x=batch,seq,_", "--verify").out
     inputs, outputs = scaled.answer(large["large"])
     outputs["output"][3, 299, 7] += 1e-2
-    witness_files.write(scaled.path, {"large": (inputs, outputs)})
+    witness_files.write(scaled.path, {"large": (inputs, outputs)}, ANY_SIZE)
     assert "differs from the module in output of witness large" in scaled.refuse("--dynamic", "x=batch,seq,_", "--verify")
 
 
 @pytest.mark.parametrize("options", [(), ("--dtype", "bf16"), ("--devices", 2), ("--mesh", "dp=2")],
                          ids=["one device", "bf16", "two stages", "data-parallel"])
 def test_split_plans(scaled, options):
-    scaled.write({"traced": scaled.x, "large": numbers(2, 300, 8, seed=1)})
+    scaled.write({"traced": scaled.x, "large": numbers(2, 300, 8, seed=1)}, *ANY_SIZE)
     assert SAME_ERROR + "2 sizes and values" in scaled.compile(*SEQ, "--verify", *options).out
 
 

@@ -273,7 +273,8 @@ def test_lengths_without_padding_are_lowered():
     assert "values of input lengths change (lowered)" in message
     lengths = {"lengths": torch.tensor([5, 5, 5])}
     assert variations.changed(lengths, "lowered", 0)["lengths"].tolist() == [4, 4, 3]
-    for other in ([5, 4], [1, 1], [0, 0], [7]):
+    assert variations.changed({"lengths": torch.tensor([7])}, "lowered", 0)["lengths"].tolist() == [6]
+    for other in ([5, 4], [1, 1], [0, 0]):
         assert variations.changed({"lengths": torch.tensor(other)}, "lowered", 0) is None
 
 

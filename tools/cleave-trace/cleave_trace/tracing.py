@@ -148,7 +148,7 @@ def trace(module, example, seed=0, train=False):
     except TraceError:
         before.check_unchanged()
         again = answer(lambda: module(*values), "the module fails when called again", seed)
-        check_stateless(outputs, trees.leaves(again, "output"))
+        check_stateless(expected, trees.leaves(again, "output"))
         raise
     scalars = trees.scalars(marking.named_arguments(bound))
     left_out = notes.left_out(trees.scalars(answered, "output"))

@@ -138,6 +138,20 @@ static Error checkUndivided(StringRef name, const OpenDimension &open, const Mod
       "both so, or give cleave-trace these --dynamic, or pass --beyond-witnesses");
 }
 
+/// Fails where a dimension was not compared, or the module fails at all other sizes that were tried. Not
+/// where there was no time.
+static Error checkCompared(StringRef name, const OpenDimension &open,
+                           llvm::ArrayRef<std::string> dynamicOptions) {
+  const std::string reason = reasonText(open.groups);
+  if (!open.isMissing && reason.empty())
+    return Error::success();
+  return llvm::createStringError(
+      optionOf(name, open, dynamicOptions) + ": found no other size of " + name +
+      " at which trace and module were compared" + reason +
+      ", expected some; give cleave-trace this --dynamic, or, where the module takes "
+      "no other size by itself, pass --beyond-witnesses");
+}
+
 /// Fails unless the dimension may be open: there are several sizes, and the one of the inputs is one of them.
 static Error checkOpen(StringRef name, const OpenDimension &open, const WitnessedRange &range,
                        llvm::ArrayRef<std::string> dynamicOptions) {
@@ -183,6 +197,9 @@ Expected<WitnessedSizes> WitnessedSizes::of(const WitnessFile &file, const Model
       if (Error error = checkUndivided(name, open, inputs, dynamicOptions))
         return error;
     const auto range = rangeOf(open);
+    if (!range && !isAutomatic)
+      if (Error error = checkCompared(name, open, dynamicOptions))
+        return error;
     if (!range) {
       result.notes.push_back((name +
                               " was not compared with the module at other sizes; cleave-trace --dynamic " +

@@ -23,6 +23,7 @@ GUARD_SECONDS = 20.0  # of CPU time that the search for guards may take at least
 SIZES_SHARE = 0.5  # of the time, which comparisons of other values leave for those of other sizes
 OVERTIME_SHARE = 0.5  # of the time, which other values may take besides where sizes took theirs
 JOINT, JOINT_SHARE = 6, 0.15  # draws of all sizes together, and their part of the time
+ENDS_SHARE = 0.15  # that of other values at the ends of ranges
 # A guard of up to so many groups is checked at all combinations of the ends of their ranges; one of more, at all-smallest and all-largest.
 MAX_CORNER_GROUPS = 6
 SEED = 20011
@@ -57,6 +58,8 @@ class Collector:
         self.named = dimensions.named_groups(self.example, dynamic)
         self.given = [(str(file), user_inputs.load(file, self.example)) for file in files]
         self.builder, self.notes, self.dimensions = Builder(), [], []
+        # Inputs of which other values were tried, and of which some were compared.
+        self.tried_values, self.compared_values = set(), set()
         self.seconds, self.guard_process = seconds, None
         self.builder.add("traced", trace.inputs, trace.expected)
 
@@ -92,10 +95,12 @@ class Collector:
         where = "" if self.base == self.traced() else f" at {self.describe(self.base)}"
         later = self.compare_values(example, list(variations.KINDS), self.base, where)
         self.apply_guards()
-        self.budget.reserved = JOINT_SHARE * self.seconds if len(self.groups) > 1 else 0.0
+        self.budget.reserved = (ENDS_SHARE + (JOINT_SHARE if len(self.groups) > 1 else 0.0)) * self.seconds
         self.find_ranges()
-        self.budget.reserved = 0.0
+        self.budget.reserved = ENDS_SHARE * self.seconds
         self.check_joint()
+        self.budget.reserved = 0.0
+        self.compare_values_at_ends()
         self.freeze_for_user_inputs()
         self.add_sizes()
         self.budget.end += OVERTIME_SHARE * self.seconds
@@ -173,8 +178,8 @@ class Collector:
                 if not self.budget.take(sizes):
                     late.append(kind)
                     break
-                outcome = self.checker.compare(inputs)
-                if outcome.kind == MODULE_FAILS or has_nan(outcome.outputs) and not has_nan(self.trace.expected):
+                outcome = self.compare_changed(example, inputs)
+                if outcome is None:
                     continue
                 if outcome.diverges and not divergence.is_tie(self.calls, inputs, outcome.outputs):
                     raise self.value_error(example, kind, only, inputs, outcome)
@@ -183,6 +188,71 @@ class Collector:
                 if only is None:
                     break
         return late
+
+    def compare_changed(self, example, inputs):
+        """The outcome where values of `example` have become `inputs`; None where the module does not take them."""
+        changed = {path for path, tensor in inputs.items() if tensor is not example[path]}
+        self.tried_values |= changed
+        outcome = self.checker.compare(inputs)
+        if outcome.kind == MODULE_FAILS or has_nan(outcome.outputs) and not has_nan(self.trace.expected):
+            return None
+        self.compared_values |= changed
+        return outcome
+
+    def compare_values_at_ends(self):
+        """Changes values at the smallest and largest sizes that agree; freezes groups until they decide nothing there.
+
+        A module may look at values where a size is large, or not one, alone.
+        """
+        for sizes in self.ends():
+            for kind in variations.KINDS:
+                while sizes != self.traced() and (outcome := self.changed_at(sizes, kind)) and outcome.diverges:
+                    self.freeze_for_values(sizes, kind, outcome)
+
+    def ends(self):
+        """Sizes with each group at its largest and at its smallest; then with all at such, as far as they were compared."""
+        for end in (-1, 0):
+            for index, (finder, dimension) in self.finders.items():
+                quick = [size for size in finder.allowed(dimension) if self.is_quick_enough(finder.sizes(size))]
+                if quick:
+                    yield finder.sizes(quick[end])
+        known = [list(sizes) for sizes, outcome in self.checker.known.items() if outcome.is_same]
+        for choose in (max, min):
+            yield choose([sizes for sizes in known if self.allows(sizes) and self.is_quick_enough(sizes)], key=self.budget.growth,
+                         default=self.traced())
+
+    def is_quick_enough(self, sizes):
+        """For some comparisons."""
+        return 6 * self.budget.seconds_of(sizes) < self.budget.left
+
+    def allows(self, sizes):
+        others = [size for index, size in enumerate(sizes) if index not in self.finders and size != self.groups[index].traced]
+        return not others and all(dimension.allows(sizes[index]) for index, (_, dimension) in self.finders.items())
+
+    def changed_at(self, sizes, kind):
+        """The outcome with values of `kind` at `sizes`, of all inputs or of those with which the module runs; None if there is none."""
+        example = self.checker.at(sizes).inputs
+        for only in [None, *variations.subsets(example)]:
+            inputs = variations.changed(example, kind, SEED, only)
+            if inputs is None or not self.budget.take(sizes):
+                continue
+            outcome = self.compare_changed(example, inputs)
+            if outcome is not None and not (outcome.diverges and divergence.is_tie(self.calls, inputs, outcome.outputs)):
+                return outcome
+        return None
+
+    def freeze_for_values(self, sizes, kind, outcome):
+        """Freezes a group, and puts its size back in `sizes`: one without whose change trace and module agree, or else the last."""
+        changed = [index for index in sorted(self.finders, reverse=True) if sizes[index] != self.groups[index].traced]
+        without = {index: [*sizes[:index], self.groups[index].traced, *sizes[index + 1:]] for index in changed}
+
+        def agrees(index):
+            found = self.changed_at(without[index], kind) if self.checker.at(without[index]).is_same else None
+            return found is not None and not found.diverges
+
+        chosen = next((index for index in changed if agrees(index)), changed[0])
+        self.finders[chosen][1].freeze(f"with {self.describe(sizes)} and other values ({kind}) {outcome.text}")
+        sizes[chosen] = self.groups[chosen].traced
 
     def value_error(self, example, kind, only, inputs, outcome):
         if only is None:
@@ -414,7 +484,8 @@ class Collector:
     def add_sizes(self):
         """Witnesses at other sizes: for each group, a small one and one that is not the example's; then all at once."""
         for index, (finder, dimension) in self.finders.items():
-            allowed = [size for size in finder.allowed(dimension) if size != dimension.traced]
+            most = 16 * dimension.traced + 64  # The file and verifying stay small.
+            allowed = [size for size in finder.allowed(dimension) if size != dimension.traced and size <= most]
             for size in dict.fromkeys([*allowed[len(allowed) // 2:][:1], *allowed[-1:], *allowed[:1]]):
                 outcome = finder.outcome(size)
                 changed = [f"{group.name}={other}" for group, other in zip(finder.checker.groups, finder.sizes(size))
@@ -436,6 +507,9 @@ class Collector:
             reason = next((finder.reason(size) for size in sorted(finder.bad, reverse=True)), "")
             if reason and group.is_named:
                 self.notes.append(f"{group.name} stays {group.traced}: {reason}")
+        if left := [path for path in self.example if path in self.tried_values - self.compared_values]:
+            self.notes.append(f"values of {', '.join(left)} were not compared: the module fails with each change that was tried; give "
+                              "others with --witness")
         if not self.finders and self.unchanged and not self.named:
             group, finder = self.unchanged[0]
             reason = next((finder.reason(size) for size in sorted(finder.bad, reverse=True)), "")

@@ -15,6 +15,7 @@ import time
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from cleave_trace import marking
 
@@ -114,10 +115,10 @@ def collect_guards(calls, example, groups, hints):
         sizes.append(fake.shape[0])
         indexes[fake.shape[0].node.expr] = index
     places = {(path, dim): sizes[index] for index, group in enumerate(groups) for path, dim in group.dims}
-    failure = ""
+    failure, failures = "", Failures()
     with guard_module_paths(calls.module, environment) as paths:
         try:
-            with enable_python_dispatcher(), mode:
+            with enable_python_dispatcher(), mode, failures:
                 tensors = {}
                 for path, tensor in example.items():
                     shape = [places.get((path, dim), size) for dim, size in enumerate(tensor.shape)]
@@ -126,6 +127,7 @@ def collect_guards(calls, example, groups, hints):
                     calls.eager(*calls.arguments(tensors))
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"[:300]
+    failure = failure or failures.first  # The module may have caught it, and gone another way than with values.
     found = []
     for guard, where in zip(environment.guards, paths):
         symbols = guard.expr.free_symbols
@@ -145,6 +147,21 @@ def collect_guards(calls, example, groups, hints):
         else:
             failure = failure or f"{entry.text} is not true"
     return Guards(checked, not failure, failure)
+
+
+class Failures(TorchFunctionMode):
+    """Keeps the first exception that a function of torch raised."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = ""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        try:
+            return function(*args, **(kwargs or {}))
+        except Exception as error:
+            self.first = self.first or f"{type(error).__name__}: {error}"[:300]
+            raise
 
 
 def import_torch():

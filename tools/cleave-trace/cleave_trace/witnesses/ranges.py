@@ -11,8 +11,9 @@ UNLIMITED = 2**63 - 1
 FAR = 1 << 40  # guards that hold up to there hold for every size
 PERIOD = 4096  # sizes that are all tried where guards may hold again and again
 FIRST_MAX_GROWTH = 2  # of the first size above the traced one, which may take longer than the time that is left
+LARGEST = 4096  # up to which sizes are compared where calls are quick
 EXTRA_DRAWS = 24  # where calls are quick
-QUICK, SLOW = 0.02, 0.25  # seconds
+QUICK, BRIEF, SLOW = 0.02, 0.1, 0.25  # seconds
 
 
 class RangeFinder:
@@ -212,9 +213,10 @@ class RangeFinder:
                 if self.take(size):
                     self.ok(size)
         limit = self.limit(step)
-        most = max(2 * self.traced, min(16 * self.traced + 64, 4096)) if self.is_quick(2 * self.traced) else 2 * self.traced
+        # Python may decide by a size in ways that no guard shows, so what takes little time is compared at large sizes, too.
         size, growth = self.traced + step, 2 if self.budget.call_seconds < SLOW else 8
-        while size <= min(most, limit - step) and self.take_larger(size) and self.ok(size):
+        while (size <= max(2 * self.traced, min(LARGEST, limit - step) if self.budget.seconds_of(self.sizes(size)) < BRIEF else 0) and size < limit
+               and self.take_larger(size) and self.ok(size)):
             size = self.traced + growth * (size - self.traced)
         bad = min((size for size in self.bad if size > self.traced and size % step == 0), default=None)
         if bad is not None and self.bad[bad].kind == MODULE_FAILS and self.are_guards_known(bad - step):

@@ -106,10 +106,46 @@ def increased(tensor, generator):
 
 def lowered(tensor, generator):
     """For integers that are all equal, such as lengths of samples without padding: one or two less, not below 1."""
-    if is_inexact(tensor) or is_mask(tensor) or tensor.numel() < 2 or bounds(tensor)[0] != bounds(tensor)[1] or tensor.min() < 2:
+    if not is_integral(tensor) or not is_constant(tensor) or tensor.min() < 2:
         return None
-    half = torch.arange(tensor.numel()).reshape(tensor.shape) >= (tensor.numel() + 1) // 2  # Lengths stay in descending order.
-    return torch.clamp(tensor - 1 - half.to(tensor.dtype), min=1)
+    return torch.clamp(tensor - 1 - second_half(tensor).to(tensor.dtype), min=1)  # Lengths stay in descending order.
+
+
+def raised(tensor, generator):
+    """For integers that are all equal, such as kinds of tokens: one more in the second half, 0 in place of negative labels."""
+    higher = all_raised(tensor, generator)
+    return torch.where(second_half(tensor), higher, tensor) if higher is not None else None
+
+
+def all_raised(tensor, generator):
+    is_padding = is_mask(tensor) and tensor.dim() > 1
+    if not is_integral(tensor) or not is_constant(tensor) or tensor.numel() < 2 or is_padding:
+        return None
+    return torch.clamp(tensor + 1, min=0)
+
+
+def filled(tensor, generator):
+    """For floating-point zeros, such as additive masks and first states."""
+    if not tensor.is_floating_point() or tensor.any():
+        return None
+    return torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
+
+
+def flipped(tensor, generator):
+    return ~tensor if tensor.dtype == torch.bool and tensor.numel() == 1 else None
+
+
+def second_half(tensor):
+    return torch.arange(tensor.numel()).reshape(tensor.shape) >= (tensor.numel() + 1) // 2
+
+
+def is_integral(tensor):
+    return not is_inexact(tensor) and tensor.dtype != torch.bool
+
+
+def is_constant(tensor):
+    """Whether all elements are equal."""
+    return bool((tensor == tensor.reshape(-1)[0]).all())
 
 
 def is_single(tensor):
@@ -138,27 +174,51 @@ def drawn(tensor, generator):
     return normal.clamp(*bounds(values)).to(tensor.dtype)
 
 
+# Masks: some positions of samples are hidden. In a mask that is False everywhere, which may mark what is hidden, they are set.
+
+
 def trailing(tensor, generator):
-    return cleared(tensor, from_end=True)
+    return hiding(tensor, lambda sample, samples, length: (length - max(1, length // 3), length) if sample % 2 == 0 else (0, 0))
 
 
 def leading(tensor, generator):
-    return cleared(tensor, from_end=False)
+    return hiding(tensor, lambda sample, samples, length: (0, max(1, length // 3)) if sample % 2 == 0 else (0, 0))
 
 
-def cleared(tensor, from_end):
-    """A mask whose last or first positions are 0 in every other sample."""
-    if not is_mask(tensor) or tensor.dim() < 1 or tensor.shape[-1] < 2:
+def ragged(tensor, generator):
+    """Samples of a quarter, half and three quarters of the length."""
+    return hiding(tensor, lambda sample, samples, length: (max(1, length * (1 + sample % 3) // 4), length))
+
+
+def emptied(tensor, generator):
+    """The last of several samples is hidden as a whole."""
+    return hiding(tensor, lambda sample, samples, length: (0, length) if 0 < sample == samples - 1 else (0, 0))
+
+
+def hiding(tensor, span):
+    """The mask with the positions `span(sample, samples, length)`, (begin, end), of each sample hidden; None if it is no mask."""
+    hidden = hidden_value(tensor)
+    if hidden is None or tensor.dim() < 1 or tensor.shape[-1] < 2:
         return None
     found = tensor.clone()
-    some = found[::2] if tensor.dim() > 1 else found
-    length = max(1, tensor.shape[-1] // 3)
-    (some[..., -length:] if from_end else some[..., :length]).zero_()
+    rows = found if tensor.dim() > 1 else found[None]
+    for sample, row in enumerate(rows):
+        begin, end = span(sample, len(rows), tensor.shape[-1])
+        row[..., begin:end] = hidden
     return found
 
 
+def hidden_value(tensor):
+    """What hidden positions of a mask are; None for what is no mask. Floating-point numbers that are all equal may be one."""
+    if tensor.dtype == torch.bool:
+        return not tensor.any()
+    is_float_mask = tensor.is_floating_point() and tensor.numel() > 1 and is_constant(tensor) and tensor.any()
+    return 0 if is_mask(tensor) or is_float_mask else None
+
+
 KINDS = {"drawn": drawn, "permuted": permuted, "mirrored": mirrored, "halved": halved, "trailing": trailing,
-         "leading": leading, "negated": negated, "doubled": doubled, "enlarged": enlarged, "increased": increased, "lowered": lowered,
+         "leading": leading, "ragged": ragged, "emptied": emptied, "flipped": flipped, "filled": filled, "raised": raised,
+         "all raised": all_raised, "lowered": lowered, "negated": negated, "doubled": doubled, "enlarged": enlarged, "increased": increased,
          "rolled": rolled, "shifted": shifted, "swapped": swapped}
 
 

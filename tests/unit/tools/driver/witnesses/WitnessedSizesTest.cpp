@@ -64,23 +64,28 @@ TEST(WitnessedSizes, IntersectsTheGroupsOfASymbol) {
   EXPECT_EQ(sizes->ranges.lookup("seq"), (WitnessedRange{16, 512, 32}));
 }
 
-TEST(WitnessedSizes, DoesNotCoverADimensionThatWasNotCompared) {
+TEST(WitnessedSizes, RefusesADimensionThatWasNotCompared) {
   WitnessFile part = file({1, 512, 1});
   part.dimensions[1].places = {{"ids", 1}};
-  auto covers = [&] {
-    auto sizes = WitnessedSizes::of(part, inputs("batch", "seq"), dynamic());
-    return llvm::cantFail(std::move(sizes)).ranges.contains("seq");
-  };
   // An input that the file does not know was added after the trace.
   part.dimensions[0].places = {{"ids", 0}};
-  EXPECT_TRUE(covers());
-  part.dimensions[0].places = {{"ids", 0}, {"mask", 0}};
-  part.inputNames.insert("mask");
-  EXPECT_FALSE(covers());
   auto sizes = WitnessedSizes::of(part, inputs("batch", "seq"), dynamic());
   ASSERT_TRUE(bool(sizes));
-  EXPECT_THAT(sizes->notes, ElementsAre("seq was not compared with the module at other sizes; cleave-trace "
-                                        "--dynamic ids=… compares it"));
+  EXPECT_TRUE(sizes->ranges.contains("seq"));
+  part.dimensions[0].places = {{"ids", 0}, {"mask", 0}};
+  part.inputNames.insert("mask");
+  EXPECT_EQ(messageOf(WitnessedSizes::of(part, inputs("batch", "seq"), dynamic())),
+            "--dynamic ids=batch,seq: found no other size of seq at which trace and module were compared, "
+            "expected some; give cleave-trace this --dynamic, or, where the module takes no other size by "
+            "itself, pass --beyond-witnesses");
+}
+
+TEST(WitnessedSizes, RefusesADimensionOfWhichTheModuleTakesOneSize) {
+  WitnessFile one = file({128, 128, 1}, "at 129 the module fails: ValueError");
+  one.dimensions[1].diverges = false;
+  EXPECT_THAT(
+      messageOf(WitnessedSizes::of(one, inputs("batch", "seq"), dynamic())),
+      HasSubstr("at which trace and module were compared (at 129 the module fails: ValueError), expected"));
 }
 
 TEST(WitnessedSizes, RefusesToOpenWhatEqualsTheModuleAtOneSize) {

@@ -1,0 +1,129 @@
+"""What a module decides by values, and by sizes that no guard shows, is noticed."""
+
+import pytest
+import torch
+
+from cleave_trace.errors import TraceError
+from traces import module, sizes, witnesses
+
+X = torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(0))
+X = X - X.mean() - 0.05  # Its mean is negative.
+ONES, ZEROS = torch.ones(2, 8), torch.zeros(2, 8)
+
+
+def masks_if_any(self, x, mask):
+    return (x.masked_fill(mask[..., None], 0) if mask.any() else x).mean(1)
+
+
+def flag(self, x, on):
+    return x * 2 if on else x * 3
+
+
+def weights_if_zero(self, x, mask):
+    return (x * mask[..., None] if (mask == 0).any() else x).cumsum(1)
+
+
+def adds_if_any(self, x, first):
+    return x.cumsum(1) + first[:, None] if first.any() else x.cumsum(1)
+
+
+def rolls(self, x, offset):
+    return x.roll(int(offset[0]), 1)
+
+
+def more_than(least):
+    def decide(self, x, numbers):
+        return x * 2 if (numbers > least).any() else x.sin()
+
+    return decide
+
+
+def crops_to_first(self, x, lengths):
+    return x[:, :int(lengths[0])].sum(1)
+
+
+def crops_to_last_mask(self, x, mask):
+    return x[:, :int(mask[-1].sum())].sum(1)
+
+
+def half_hidden(self, x, mask):
+    return x.cumsum(1) if 2 * mask.sum() <= mask.numel() else x.sin()
+
+
+def sample_hidden(self, x, mask):
+    return x.sin() if not mask.any(1).all() else x.cos()
+
+
+def sign(self, x, number):
+    return x * 2 if number >= 0 else x * 3
+
+
+@pytest.mark.parametrize("forward, x, other", [
+    (masks_if_any, X, ZEROS.bool()), (flag, X, torch.tensor(True)), (flag, X, torch.tensor([True])), (weights_if_zero, X, ONES),
+    (adds_if_any, X, torch.zeros(2, 4)), (rolls, X, torch.zeros(2, dtype=torch.long)), (more_than(0), X, ZEROS.long()),
+    (more_than(1), X, torch.ones(2, dtype=torch.long)), (more_than(3), X, 3 * ONES.long()), (more_than(-100), X, torch.full((2,), -100)),
+    (crops_to_first, X[:1], torch.tensor([8])), (crops_to_last_mask, X, ONES.long()), (half_hidden, X, ONES.long()),
+    (sample_hidden, X, ONES.bool()), (sign, X, torch.tensor(0.0))])
+def test_a_decision_by_values_is_refused(forward, x, other):
+    with pytest.raises(TraceError, match="trace and module return different outputs when"):
+        witnesses(module(forward), x, other)
+
+
+def test_values_that_decide_at_large_sizes_alone():
+    def by_mean(self, x):
+        return x * 3 if x.shape[1] > 10 and x.mean() > 0 else x * 2
+
+    _, groups = witnesses(module(by_mean), X)
+    assert groups["x.1"].max <= 10
+
+
+def test_values_that_decide_in_batches_of_several_alone():
+    def masks(self, x, mask):
+        return (x * mask[..., None] if x.shape[0] > 1 and not mask.all() else x).cumsum(1)
+
+    found, groups = witnesses(module(masks), X[:1], ONES[:1].long())
+    assert (groups["x.0"].min, groups["x.0"].max) == (1, 1)
+    assert [note for note in found.notes if note.startswith("batch stays 1: with batch=") and "and other values (" in note]
+
+
+def test_values_that_the_module_does_not_take_are_said():
+    def segments(self, x, ends):
+        ends = ends.tolist()
+        assert ends[0] == 0 and ends[-1] == len(x) and ends == sorted(set(ends))
+        return torch.stack([x[begin:end].mean(0) for begin, end in zip(ends, ends[1:])])
+
+    found, _ = witnesses(module(segments), torch.randn(8, 4), torch.tensor([0, 4, 8]))
+    assert [note for note in found.notes if note.startswith("values of ends were not compared: the module fails")]
+
+
+# Sizes that torch's symbols hide ----------------------------------------------------------------------------------------
+
+
+def by_type(self, x):
+    return x.sin() * 2 if isinstance(x.shape[1], int) and x.shape[1] > 600 else x.sin()
+
+
+def by_digits(self, x):
+    return x.sin() * 2 if len(f"{x.shape[1]}") > 2 else x.sin()
+
+
+@pytest.mark.parametrize("forward, largest", [(by_type, 600), (by_digits, 99)])
+def test_large_sizes_are_compared(forward, largest):
+    assert sizes(module(forward), X)["x.1"] == (1, largest, 1)
+
+
+def test_an_operator_that_needs_values_ends_guards():
+    """Also where the module catches what torch raises."""
+    def counts(self, x):
+        try:
+            count = int(torch.ones(x.shape[1]).sum())
+        except Exception:
+            count = 1
+        return x.sin() if count < 5000 else x.cos()
+
+    assert witnesses(module(counts), X)[1]["x.1"].max < 5000
+
+
+def test_a_size_as_text_is_no_state():
+    with pytest.raises(TraceError, match="output: the trace differs from the module by"):
+        witnesses(module(lambda self, x: x * len(str(x.shape[1]))), X)
