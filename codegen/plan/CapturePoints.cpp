@@ -41,7 +41,7 @@ static llvm::Error noSuchPoint(llvm::ArrayRef<NamedCapturePoint> points, llvm::S
   });
   return llvm::createStringError(
       where + " " + printable(text) + ": found no such capture point, expected one of the " +
-      llvm::Twine(points.size()) + " that cleave inspect lists, such as " + printable(nearest->name) +
+      llvm::Twine(points.size()) + " that cleave inspect --json lists, such as " + printable(nearest->name) +
       "; a module inside a fused operator has one if it is compiled with --capture-points");
 }
 

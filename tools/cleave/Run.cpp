@@ -288,6 +288,7 @@ static void addCaptureOptions(CLI::App *command, RunCapture &capture, llvm::Arra
       repeatable(command->add_option("--capture", capture.points,
                                      "Outputs of modules for --outputs, too, with * and ?; one request runs"))
           ->needs(command->get_option("--outputs"))
+          ->check(notEmpty("a pattern"))
           ->type_name("PATTERN");
   CLI::Option *stop = command
                           ->add_option("--stop-after", capture.stopAfter,

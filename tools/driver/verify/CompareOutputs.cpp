@@ -81,7 +81,7 @@ llvm::Error OutputComparison::runOriginal(llvm::ArrayRef<Inputs> calls) {
 llvm::Error OutputComparison::comparePlan(llvm::ArrayRef<Inputs> calls, const VerifyReport::Compared &where,
                                           VerifyReport &report) {
   c10::InferenceMode inference;
-  auto precision = runtime::scalarTypeOf(compared.session.plan().precision);
+  const auto precision = computeDTypeOf(compared.session.plan());
   if (auto error = compared.session.resetState())
     return error;
   for (auto [call, given, tensors] : llvm::enumerate(calls, expected)) {

@@ -1,5 +1,7 @@
 //===- Comparison.cpp - Whether two tensors are the same ------------------===//
 #include "tools/driver/verify/Comparison.h"
+#include "runtime/base/DTypes.h"
+#include "llvm/ADT/STLExtras.h"
 #include <ATen/ATen.h>
 #include <limits>
 
@@ -17,6 +19,18 @@ double toleranceOf(at::ScalarType dtype) {
   default:
     return 1e-5;
   }
+}
+
+std::optional<at::ScalarType> computeDTypeOf(const plan::Plan &plan) {
+  if (plan.precision != plan::DType::Unknown)
+    return runtime::scalarTypeOf(plan.precision);
+  auto has = [&](plan::DType dtype) {
+    return llvm::any_of(
+        plan.weights, [&](const auto &weight) { return weight->dtype == dtype && !weight->wrapped_number; });
+  };
+  if (has(plan::DType::Float) && !has(plan::DType::Double))
+    return at::kFloat;
+  return std::nullopt;
 }
 
 /// Finite nonzero magnitudes, ascending.

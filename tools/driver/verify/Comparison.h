@@ -11,14 +11,17 @@
 // -1e9 or -3.4e38) nor the constant 1 hides wrong small elements. Where the plan computes products in
 // bfloat16 (--dtype bf16), t is bfloat16's if that is more, whatever the output's dtype: each operand and
 // result is rounded by up to 2^-9 = 2.0e-3 of itself, and the roundings of a model's layers add up like a
-// random walk. Measured: up to 0.55 of what is so allowed, over 37 models (docs/results.md). NaNs and
+// random walk. Measured: up to 0.55 of what is so allowed, over 37 models (docs/results.md). A float64 output
+// of a model whose weights are float32 is a cast of what float32 gave, so t is float32's. NaNs and
 // infinities must stand in the same places; integers and bools must be equal.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TOOLS_DRIVER_VERIFY_COMPARISON_H
 #define CLEAVE_TOOLS_DRIVER_VERIFY_COMPARISON_H
 
+#include "codegen/plan/Plan.h"
 #include <ATen/core/Tensor.h>
+#include <optional>
 
 namespace cleave {
 
@@ -33,6 +36,10 @@ struct Comparison {
 /// t.
 double toleranceOf(at::ScalarType dtype);
 
+/// The dtype in which the plan computes what it may return in a wider one: that of its products (--dtype), or
+/// float32 where weights are float32 and none are float64.
+std::optional<at::ScalarType> computeDTypeOf(const plan::Plan &plan);
+
 /// Largest magnitude of a tensor's finite elements, capped at max(1, 16 times the median of those that are
 /// not 0). Masks are left out: elements of at least 1e4 that lie within a factor of 2 of each other and are
 /// at least 100 times as large as every other element. Of large tensors, about a million elements are
@@ -41,7 +48,7 @@ double typicalMagnitude(const at::Tensor &tensor);
 
 /// Different dtypes or shapes are an infinite error.
 ///
-/// \param computeDType  dtype in which `found` was computed, if it is not the original's.
+/// \param computeDType  dtype in which `found` was computed, where its own is wider (computeDTypeOf).
 Comparison compare(const at::Tensor &found, const at::Tensor &expected,
                    std::optional<at::ScalarType> computeDType = std::nullopt);
 

@@ -137,7 +137,7 @@ llvm::Error compareWithWitnesses(runtime::Session &session, uint32_t index, llvm
     return llvm::Error::success();
   }
   c10::InferenceMode inference;
-  const auto precision = runtime::scalarTypeOf(plan.precision);
+  const auto precision = computeDTypeOf(plan);
   const size_t before = report.witnessNames.size();
   for (const Witness &witness : file.witnesses) {
     auto inputs = inputsOf(signature, witness);

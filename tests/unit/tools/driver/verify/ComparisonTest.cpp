@@ -12,6 +12,23 @@ static at::Tensor numbers(int64_t count, double scale = 1) {
   return at::randn({count}, at::make_generator<at::CPUGeneratorImpl>(uint64_t{1}), at::kFloat) * scale;
 }
 
+TEST(Comparison, ComputesInFloat32WhereNoWeightIsWider) {
+  plan::Plan plan;
+  auto add = [&](plan::DType dtype, bool isNumber = false) {
+    plan.weights.push_back(std::make_unique<plan::Weight>());
+    plan.weights.back()->dtype = dtype;
+    plan.weights.back()->wrapped_number = isNumber;
+  };
+  EXPECT_EQ(computeDTypeOf(plan), std::nullopt);
+  add(plan::DType::Float);
+  add(plan::DType::Double, /*isNumber=*/true);
+  EXPECT_EQ(computeDTypeOf(plan), at::kFloat);
+  add(plan::DType::Double);
+  EXPECT_EQ(computeDTypeOf(plan), std::nullopt);
+  plan.precision = plan::DType::BFloat16;
+  EXPECT_EQ(computeDTypeOf(plan), at::kBFloat16);
+}
+
 TEST(Comparison, AllowsWhatRoundingDoes) {
   at::Tensor expected = numbers(1000);
   EXPECT_TRUE(compare(expected + 5e-6, expected).isSame);
