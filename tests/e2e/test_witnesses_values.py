@@ -86,6 +86,14 @@ def test_values_that_decide_in_batches_of_several_alone():
     assert [note for note in found.notes if note.startswith("batch stays 1: with batch=") and "and other values (" in note]
 
 
+def test_positions_count_on_at_larger_sizes():
+    """A table for the largest position of the example is too small then."""
+    def tabled(self, x, positions):
+        return x + torch.arange(int(positions.max()) + 1).sin()[positions][..., None]
+
+    assert sizes(module(tabled), X, torch.arange(8).expand(2, 8).contiguous())["x.1"] == (1, 8, 1)
+
+
 def test_values_that_the_module_does_not_take_are_said():
     def segments(self, x, ends):
         ends = ends.tolist()

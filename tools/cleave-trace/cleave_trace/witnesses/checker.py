@@ -46,7 +46,7 @@ class Checker:
             outcome = self.compare(variations.resized(self.example, self.groups, sizes))
             grows = any(size > group.traced for group, size in zip(self.groups, sizes))
             if outcome.kind == MODULE_FAILS and grows:
-                outcome = self.compare(variations.resized(self.example, self.groups, sizes, halve_first=False))
+                outcome = self.compare(variations.resized(self.example, self.groups, sizes, natural=False))
             self.known[sizes] = outcome
         return self.known[sizes]
 
@@ -57,7 +57,7 @@ class Checker:
             return self.known[sizes].kind == MODULE_FAILS
         try:
             with Deadline(seconds):
-                self.calls.of_module(variations.resized(self.example, self.groups, sizes, halve_first=False))
+                self.calls.of_module(variations.resized(self.example, self.groups, sizes, natural=False))
         except DeadlineExceeded:
             return False
         except Exception as error:

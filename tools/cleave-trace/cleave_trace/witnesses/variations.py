@@ -5,17 +5,20 @@ import torch
 MAX_ALONE = 6  # inputs up to which values of one alone are changed, where changing all at once fails
 
 
-def resized(example, groups, sizes, halve_first=True):
+def resized(example, groups, sizes, natural=True):
     """The inputs `example`, by path, with the dimensions of `groups` at `sizes`.
 
-    Smaller ones are cut, larger ones repeated. With `halve_first` the first copy of a repeated tensor is halved, so that
-    extremes and sums depend on the size.
+    Smaller ones are cut, larger ones repeated. With `natural`, positions count on, and the first copy of another repeated tensor is
+    halved, so that extremes and sums depend on the size.
     """
     found = dict(example)
     for group, size in zip(groups, sizes):
         for path, dim in group.dims:
             if size != group.traced:
-                found[path] = stretched(found[path], dim, size, halve_first and not is_mask(example[path]))
+                if natural and counts_along(found[path], dim):
+                    found[path] = counted(found[path], dim, size)
+                else:
+                    found[path] = stretched(found[path], dim, size, natural and not is_mask(example[path]))
     return found
 
 
@@ -27,6 +30,16 @@ def stretched(tensor, dim, size, halve_first):
     if halve_first and size > old:
         longer.narrow(dim, 0, old).copy_(halved(tensor, None))
     return longer
+
+
+def counts_along(tensor, dim):
+    """Whether it is of integers that go up by one along `dim`, as positions do; two may be anything."""
+    return is_integral(tensor) and tensor.shape[dim] > 2 and tensor.numel() > 0 and bool((tensor.diff(dim=dim) == 1).all())
+
+
+def counted(tensor, dim, size):
+    steps = torch.arange(size, dtype=tensor.dtype).reshape([size if axis == dim else 1 for axis in range(tensor.dim())])
+    return tensor.narrow(dim, 0, 1) + steps
 
 
 def is_mask(tensor):
