@@ -58,7 +58,22 @@ def sign(self, x, number):
     return x * 2 if number >= 0 else x * 3
 
 
+@pytest.mark.parametrize("decide", [lambda x: x / 255 if x.max() > 1.5 else x, lambda x: (x + 1) / 2 if x.min() < 0 else x])
+def test_a_decision_by_the_range_of_an_image_is_refused(decide):
+    with pytest.raises(TraceError, match="trace and module return different outputs when values of input x change"):
+        witnesses(module(lambda self, x: decide(x)), torch.rand(2, 3, 8, 8))
+
+
+def last_step(self, x, time):
+    return x.sin() if (time == 0).all() else x.cos()
+
+
+def task(self, x, number):
+    return x.cumsum(1) if number == 3 else x.sin()
+
+
 @pytest.mark.parametrize("forward, x, other", [
+    (task, X, torch.tensor(1)), (last_step, X, torch.full((2,), 500)), (last_step, X, torch.tensor(500)),
     (masks_if_any, X, ZEROS.bool()), (flag, X, torch.tensor(True)), (flag, X, torch.tensor([True])), (weights_if_zero, X, ONES),
     (adds_if_any, X, torch.zeros(2, 4)), (rolls, X, torch.zeros(2, dtype=torch.long)), (more_than(0), X, ZEROS.long()),
     (more_than(1), X, torch.ones(2, dtype=torch.long)), (more_than(3), X, 3 * ONES.long()), (more_than(-100), X, torch.full((2,), -100)),
@@ -69,12 +84,30 @@ def test_a_decision_by_values_is_refused(forward, x, other):
         witnesses(module(forward), x, other)
 
 
+@pytest.mark.parametrize("first, second", [(False, False), (8, 8)])
+def test_numbers_that_decide_together(first, second):
+    def differ(self, x, a, b):
+        return x * 2 if a != b else x * 3
+
+    with pytest.raises(TraceError, match="trace and module return different outputs when values of input [ab] change"):
+        witnesses(module(differ), X, torch.tensor(first), torch.tensor(second))
+
+
+@pytest.mark.parametrize("lengths", [torch.tensor([8, 8]), torch.tensor([0, 4, 8])])
+def test_lengths_follow_their_size(lengths):
+    def scaled(self, x, lengths):
+        return (x * 2 if lengths.max() > 20 else x * 3) + lengths.sum()
+
+    # Lengths that are all equal are raised by one, too.
+    assert sizes(module(scaled), X, lengths)["x.1"] == (1, 19 if lengths.min() else 20, 1)
+
+
 def test_values_that_decide_at_large_sizes_alone():
     def by_mean(self, x):
         return x * 3 if x.shape[1] > 10 and x.mean() > 0 else x * 2
 
     _, groups = witnesses(module(by_mean), X)
-    assert groups["x.1"].max <= 10
+    assert (groups["x.1"].min, groups["x.1"].max) == (1, 10)
 
 
 def test_values_that_decide_in_batches_of_several_alone():

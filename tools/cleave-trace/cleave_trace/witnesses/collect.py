@@ -171,22 +171,26 @@ class Collector:
         """
         late = []
         for kind in kinds:
-            for only in [None, *variations.subsets(example)]:
+            # All inputs; where the module does not take that, some; of numbers and flags each alone, too, since they may decide together.
+            left = [None]
+            while left:
+                only = left.pop(0)
                 inputs = variations.changed(example, kind, SEED, only)
                 if inputs is None:
+                    left += variations.subsets(example) if only is None else []
                     continue
                 if not self.budget.take(sizes):
                     late.append(kind)
                     break
                 outcome = self.compare_changed(example, inputs)
+                if only is None:
+                    left = variations.subsets(example) if outcome is None else variations.single_inputs(example, inputs)
                 if outcome is None:
                     continue
                 if outcome.diverges and not divergence.is_tie(self.calls, inputs, outcome.outputs):
                     raise self.value_error(example, kind, only, inputs, outcome)
                 if outcome.is_same:
                     self.builder.add("".join((kind, f" {'+'.join(only)}" if only else "", where)), inputs, outcome.outputs)
-                if only is None:
-                    break
         return late
 
     def compare_changed(self, example, inputs):
@@ -200,14 +204,14 @@ class Collector:
         return outcome
 
     def compare_values_at_ends(self):
-        """Changes values at the smallest and largest sizes that agree; freezes groups until they decide nothing there.
+        """Changes values at the smallest and largest sizes that agree; restricts groups until they decide nothing there.
 
         A module may look at values where a size is large, or not one, alone.
         """
         for sizes in self.ends():
             for kind in variations.KINDS:
                 while sizes != self.traced() and (outcome := self.changed_at(sizes, kind)) and outcome.diverges:
-                    self.freeze_for_values(sizes, kind, outcome)
+                    self.restrict_for_values(sizes, kind, outcome)
 
     def ends(self):
         """Sizes with each group at its largest and at its smallest; then with all at such, as far as they were compared."""
@@ -241,18 +245,33 @@ class Collector:
                 return outcome
         return None
 
-    def freeze_for_values(self, sizes, kind, outcome):
-        """Freezes a group, and puts its size back in `sizes`: one without whose change trace and module agree, or else the last."""
-        changed = [index for index in sorted(self.finders, reverse=True) if sizes[index] != self.groups[index].traced]
-        without = {index: [*sizes[:index], self.groups[index].traced, *sizes[index + 1:]] for index in changed}
+    def restrict_for_values(self, sizes, kind, outcome):
+        """Moves the end of one group inward to where trace and module agree, of the sizes that were compared; puts it in `sizes`.
 
-        def agrees(index):
-            found = self.changed_at(without[index], kind) if self.checker.at(without[index]).is_same else None
+        The group is one without whose change they agree, or else the last.
+        """
+        changed = [index for index in sorted(self.finders, reverse=True) if sizes[index] != self.groups[index].traced]
+
+        def agrees(index, size):
+            at = [*sizes[:index], size, *sizes[index + 1:]]
+            found = self.changed_at(at, kind) if self.agree(at) else None
             return found is not None and not found.diverges
 
-        chosen = next((index for index in changed if agrees(index)), changed[0])
-        self.finders[chosen][1].freeze(f"with {self.describe(sizes)} and other values ({kind}) {outcome.text}")
-        sizes[chosen] = self.groups[chosen].traced
+        chosen = next((index for index in changed if agrees(index, self.groups[index].traced)), changed[0])
+        finder, dimension = self.finders[chosen]
+        end, traced = sizes[chosen], dimension.traced
+        between = [size for size in finder.allowed(dimension) if min(end, traced) <= size <= max(end, traced)]
+        between.sort(key=lambda size: abs(size - traced))
+        good, bad = 0, len(between) - 1
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if agrees(chosen, between[middle]) else (good, middle)
+        reason = f"with {self.describe(sizes)} and other values ({kind}) {outcome.text}"
+        dimension.diverges, sizes[chosen] = True, between[good]
+        if end > traced:
+            dimension.max, dimension.above = between[good], reason
+        else:
+            dimension.min, dimension.below = between[good], reason
 
     def value_error(self, example, kind, only, inputs, outcome):
         if only is None:

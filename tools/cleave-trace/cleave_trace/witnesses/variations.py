@@ -2,24 +2,36 @@
 
 import torch
 
+NUMBERS = 8  # to which one integer is set, from 0
 MAX_ALONE = 6  # inputs up to which values of one alone are changed, where changing all at once fails
 
 
 def resized(example, groups, sizes, natural=True):
     """The inputs `example`, by path, with the dimensions of `groups` at `sizes`.
 
-    Smaller ones are cut, larger ones repeated. With `natural`, positions count on, and the first copy of another repeated tensor is
-    halved, so that extremes and sums depend on the size.
+    Smaller ones are cut, larger ones repeated. With `natural`, positions count on, lengths follow their size, and the first copy of
+    another repeated tensor is halved, so that extremes and sums depend on the size.
     """
     found = dict(example)
+    if natural:
+        found = {path: lengthened(tensor, groups, sizes) for path, tensor in example.items()}
     for group, size in zip(groups, sizes):
         for path, dim in group.dims:
             if size != group.traced:
                 if natural and counts_along(found[path], dim):
                     found[path] = counted(found[path], dim, size)
                 else:
-                    found[path] = stretched(found[path], dim, size, natural and not is_mask(example[path]))
+                    found[path] = stretched(found[path], dim, size, natural and not is_mask(found[path]))
     return found
+
+
+def lengthened(tensor, groups, sizes):
+    """Integers of which the largest is a size of the example, such as lengths and ends of segments, follow that size."""
+    if not is_integral(tensor) or tensor.numel() == 0 or tensor.max() < 3:
+        return tensor
+    followed = [(group.traced, size) for group, size in zip(groups, sizes) if group.traced == tensor.max()]
+    traced, size = followed[-1] if followed else (1, 1)  # Lengths of samples rather than their number.
+    return tensor if size == traced else tensor * size // traced
 
 
 def stretched(tensor, dim, size, halve_first):
@@ -100,15 +112,15 @@ def mirrored(tensor, generator):
 
 
 def negated(tensor, generator):
-    return -tensor if has_both_signs(tensor) else None
+    return -tensor if is_inexact(tensor) else None
 
 
 def doubled(tensor, generator):
-    return tensor * 2 if has_both_signs(tensor) else None
+    return tensor * 2 if is_inexact(tensor) else None
 
 
 def enlarged(tensor, generator):
-    if has_both_signs(tensor):
+    if is_inexact(tensor):
         return tensor * 32
     return tensor * 16 if is_single(tensor) else None
 
@@ -137,6 +149,12 @@ def all_raised(tensor, generator):
     return torch.clamp(tensor + 1, min=0)
 
 
+def zeroed(tensor, generator):
+    """For integers that are all equal, such as a time, of which the first is often special."""
+    is_padding = is_mask(tensor) and tensor.dim() > 1
+    return torch.zeros_like(tensor) if is_integral(tensor) and is_constant(tensor) and not is_padding else None
+
+
 def filled(tensor, generator):
     """For floating-point zeros, such as additive masks and first states."""
     if not tensor.is_floating_point() or tensor.any():
@@ -146,6 +164,11 @@ def filled(tensor, generator):
 
 def flipped(tensor, generator):
     return ~tensor if tensor.dtype == torch.bool and tensor.numel() == 1 else None
+
+
+def set_to(number):
+    """For one integer, such as the choice of a task."""
+    return lambda tensor, generator: torch.full_like(tensor, number) if is_integral(tensor) and tensor.numel() == 1 else None
 
 
 def second_half(tensor):
@@ -164,10 +187,6 @@ def is_constant(tensor):
 def is_single(tensor):
     """A tensor of one number, which other kinds of changes leave as it is."""
     return tensor.numel() == 1 and tensor.dtype != torch.bool
-
-
-def has_both_signs(tensor):
-    return tensor.is_complex() or tensor.is_floating_point() and bool((tensor < 0).any() and (tensor > 0).any())
 
 
 def drawn(tensor, generator):
@@ -231,8 +250,9 @@ def hidden_value(tensor):
 
 KINDS = {"drawn": drawn, "permuted": permuted, "mirrored": mirrored, "halved": halved, "trailing": trailing,
          "leading": leading, "ragged": ragged, "emptied": emptied, "flipped": flipped, "filled": filled, "raised": raised,
-         "all raised": all_raised, "lowered": lowered, "negated": negated, "doubled": doubled, "enlarged": enlarged, "increased": increased,
-         "rolled": rolled, "shifted": shifted, "swapped": swapped}
+         "all raised": all_raised, "lowered": lowered, "zeroed": zeroed, "negated": negated, "doubled": doubled,
+         "enlarged": enlarged, "increased": increased, "rolled": rolled, "shifted": shifted,
+         "swapped": swapped, **{f"set to {number}": set_to(number) for number in range(NUMBERS)}}
 
 
 def changed(example, kind, seed, only=None):
@@ -246,6 +266,12 @@ def changed(example, kind, seed, only=None):
         if new is not None and not torch.equal(new, tensor):
             found[path], is_other = new.contiguous(), True
     return found if is_other else None
+
+
+def single_inputs(example, inputs):
+    """Of the inputs of one element that `inputs` changes, each alone; none if there is but one."""
+    changed = [path for path, tensor in inputs.items() if tensor.numel() == 1 and tensor is not example[path]]
+    return [(path,) for path in changed][:MAX_ALONE] if len(changed) > 1 else []
 
 
 def subsets(example):
