@@ -133,8 +133,22 @@ def test_values_that_the_module_does_not_take_are_said():
         assert ends[0] == 0 and ends[-1] == len(x) and ends == sorted(set(ends))
         return torch.stack([x[begin:end].mean(0) for begin, end in zip(ends, ends[1:])])
 
-    found, _ = witnesses(module(segments), torch.randn(8, 4), torch.tensor([0, 4, 8]))
+    with pytest.raises(TraceError, match="values of input ends change .moved."):
+        witnesses(module(segments), torch.randn(8, 4), torch.tensor([0, 4, 8]))
+    found, _ = witnesses(module(segments), torch.randn(2, 4), torch.tensor([0, 1, 2]))
     assert [note for note in found.notes if note.startswith("values of ends were not compared: the module fails")]
+
+
+@pytest.mark.parametrize("size", [[2, 1, 8], [1, 4, 4]])
+def test_heights_and_widths_are_changed_together(size):
+    """Only where their product stays and both are even, the module runs."""
+    def grid(self, x, sizes):
+        frames, height, width = sizes[0].tolist()
+        assert frames == size[0] and height * width == 16 // frames and (frames == 2 or height % 2 == width % 2 == 0)
+        return x.reshape(frames, height, width, -1).cumsum(1).flatten()
+
+    with pytest.raises(TraceError, match="values of input sizes change .(exchanged|regrouped)."):
+        witnesses(module(grid), torch.randn(16, 4), torch.tensor([size]))
 
 
 # Sizes that torch's symbols hide ----------------------------------------------------------------------------------------

@@ -93,6 +93,32 @@ def swapped(tensor, generator):
     return tensor.flip(0) if tensor.dim() else None
 
 
+def exchanged(tensor, generator):
+    """For integers such as heights and widths, whose product matters: the last two in each other's place."""
+    if not is_integral(tensor) or tensor.dim() < 1 or tensor.shape[-1] < 2:
+        return None
+    return torch.cat([tensor[..., :-2], tensor[..., -2:].flip(-1)], -1)
+
+
+def regrouped(tensor, generator):
+    """For rows of two or three such integers: one of the last two half, the other twice as large."""
+    if not is_integral(tensor) or tensor.dim() != 2 or tensor.shape[1] not in (2, 3) or (tensor[:, -2] % 2).any():
+        return None
+    found = tensor.clone()
+    found[..., -2] //= 2
+    found[..., -1] *= 2
+    return found
+
+
+def moved(tensor, generator):
+    """For ends of segments: those between the first and the last one less."""
+    if not is_integral(tensor) or tensor.dim() != 1 or len(tensor) < 3 or counts_along(tensor, 0):
+        return None
+    found = tensor.clone()
+    found[1:-1] -= 1
+    return found if (tensor.diff() > 0).all() and (found.diff() > 0).all() else None
+
+
 def halved(tensor, generator):
     if is_mask(tensor):
         return None
@@ -252,7 +278,7 @@ KINDS = {"drawn": drawn, "permuted": permuted, "mirrored": mirrored, "halved": h
          "leading": leading, "ragged": ragged, "emptied": emptied, "flipped": flipped, "filled": filled, "raised": raised,
          "all raised": all_raised, "lowered": lowered, "zeroed": zeroed, "negated": negated, "doubled": doubled,
          "enlarged": enlarged, "increased": increased, "rolled": rolled, "shifted": shifted,
-         "swapped": swapped, **{f"set to {number}": set_to(number) for number in range(NUMBERS)}}
+         "exchanged": exchanged, "regrouped": regrouped, "moved": moved, "swapped": swapped, **{f"set to {number}": set_to(number) for number in range(NUMBERS)}}
 
 
 def changed(example, kind, seed, only=None):
