@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from cleave_trace.witnesses import collect
+from cleave_trace.witnesses import collect, guards, ranges
 from traces import module, sizes, witnesses
 
 
@@ -32,6 +32,15 @@ def test_guards_of_two_dimensions_when_no_time_is_left(monkeypatch):
     found = sizes(module(by_area), torch.randn(4, 6))
     assert found.keys() == {"x.0", "x.1"}
     assert all(least <= size <= most for size, (least, most, _) in zip((4, 6), found.values()))
+
+
+def test_guards_are_checked_down_to_the_least_size(monkeypatch):
+    finder = object.__new__(ranges.RangeFinder)
+    finder.index = 0
+    monkeypatch.setattr(finder, "guards_cover", lambda size, found: size >= 30, raising=False)
+    found = guards.Guards([guards.Guard("s0 >= 30", (0,), "")], True)
+    assert finder.last_covered(100, -1, found) == 30
+    assert finder.last_covered(100, 1, found) is None and finder.last_covered(1, -1, found) is None
 
 
 def leave_out(forward, example, wrong):

@@ -171,7 +171,7 @@ class Collector:
         """
         late = []
         for kind in kinds:
-            # All inputs; where the module does not take that, some; of numbers and flags each alone, too, since they may decide together.
+            # All inputs; where the module does not take that, some; of numbers and flags, which may decide together, each alone, too.
             left = [None]
             while left:
                 only = left.pop(0)
@@ -501,7 +501,7 @@ class Collector:
         return ",".join(f"{group.name}={size}" for group, size in zip(self.groups, sizes))
 
     def add_sizes(self):
-        """Witnesses at other sizes: for each group, a small one and one that is not the example's; then all at once."""
+        """Witnesses at other sizes: for each group, the smallest, the largest and one between them, of those that are not too large."""
         for index, (finder, dimension) in self.finders.items():
             most = 16 * dimension.traced + 64  # The file and verifying stay small.
             allowed = [size for size in finder.allowed(dimension) if size != dimension.traced and size <= most]

@@ -181,7 +181,8 @@ class RangeFinder:
         return max((size for size in self.good if self.traced <= size < bad), default=self.traced)
 
     def last_covered(self, start, signed_step, guards):
-        """The last size up to which `guards` hold, from `start` by `signed_step`; None if none fails before size 1 or FAR."""
+        """The last size up to which `guards` hold, from `start` by `signed_step`; None if there are none, or none fails down to 1 or
+        up to FAR."""
         if not guards.found:
             return None
         distance, last = 1, 0
@@ -190,10 +191,11 @@ class RangeFinder:
                 last, distance = distance, distance + 1
             if distance <= PERIOD:
                 return start + last * signed_step if start + distance * signed_step >= 1 else None
-        while self.guards_cover(start + distance * signed_step, guards):
-            last, distance = distance, distance * 2
-            if start + distance * signed_step < 1 or distance * abs(signed_step) > FAR:
-                return None
+        farthest = FAR // abs(signed_step) if signed_step > 0 else (start - 1) // -signed_step
+        while last < farthest and self.guards_cover(start + distance * signed_step, guards):
+            last, distance = distance, min(2 * distance, farthest)
+        if last == farthest:
+            return None
         while distance - last > 1:
             middle = (distance + last) // 2
             last, distance = (middle, distance) if self.guards_cover(start + middle * signed_step, guards) else (last, middle)
@@ -215,8 +217,7 @@ class RangeFinder:
         limit = self.limit(step)
         # Python may decide by a size in ways that no guard shows, so what takes little time is compared at large sizes, too.
         size, growth = self.traced + step, 2 if self.budget.call_seconds < SLOW else 8
-        while (size <= max(2 * self.traced, min(LARGEST, limit - step) if self.budget.seconds_of(self.sizes(size)) < BRIEF else 0) and size < limit
-               and self.take_larger(size) and self.ok(size)):
+        while size < limit and (size <= 2 * self.traced or self.is_brief(size)) and self.take_larger(size) and self.ok(size):
             size = self.traced + growth * (size - self.traced)
         bad = min((size for size in self.bad if size > self.traced and size % step == 0), default=None)
         if bad is not None and self.bad[bad].kind == MODULE_FAILS and self.are_guards_known(bad - step):
@@ -289,6 +290,9 @@ class RangeFinder:
 
     def is_quick(self, size):
         return self.budget.seconds_of(self.sizes(size)) < QUICK
+
+    def is_brief(self, size):
+        return size <= LARGEST and self.budget.seconds_of(self.sizes(size)) < BRIEF
 
     def largest_compared(self):
         return max(self.good)

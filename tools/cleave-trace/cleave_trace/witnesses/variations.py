@@ -30,7 +30,7 @@ def lengthened(tensor, groups, sizes):
     if not is_integral(tensor) or tensor.numel() == 0 or tensor.max() < 3:
         return tensor
     followed = [(group.traced, size) for group, size in zip(groups, sizes) if group.traced == tensor.max()]
-    traced, size = followed[-1] if followed else (1, 1)  # Lengths of samples rather than their number.
+    traced, size = followed[-1] if followed else (1, 1)  # Of equal sizes the later one: lengths count positions.
     return tensor if size == traced else tensor * size // traced
 
 
@@ -39,7 +39,7 @@ def stretched(tensor, dim, size, halve_first):
     if old == 0:
         return tensor.new_zeros([size if axis == dim else other for axis, other in enumerate(tensor.shape)])
     longer = tensor.index_select(dim, torch.arange(size) % old)
-    if halve_first and size > old:
+    if halve_first and size > old and tensor.numel():
         longer.narrow(dim, 0, old).copy_(halved(tensor, None))
     return longer
 
@@ -70,8 +70,8 @@ def bounds(tensor):
     return tensor.min(), tensor.max()
 
 
-# Each takes a tensor of one or more elements and a torch.Generator, and returns one of the same shape whose values stay in the
-# example's range, or None where the kind means nothing. ----------------------------------------------------------------
+# Each takes a tensor of one or more elements and a torch.Generator, and returns one of the same shape, or None where the kind
+# means nothing. Integers that may be ids, which differ from one another, stay between the example's least and greatest. ---------
 
 
 def permuted(tensor, generator):
