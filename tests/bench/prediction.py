@@ -61,6 +61,15 @@ def main():
     options = rounds.parse(parser, MODELS)
     rounds.take_cores()
     before = report.load()
+    results = in_rounds(options, one_round)
+    how = ("Default configurations, seeded (Llama of 8 layers, 768 wide); texts of 128 tokens. Batches back to back, every run in a "
+           f"fresh process; the fastest of {options.rounds} rounds, each of `cleave profile` and a run of every plan.")
+    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans_for({}))])
+    rounds.conclude(options, MODELS, "prediction", results, found)
+
+
+def in_rounds(options, one_round):
+    """By model and mesh, what `one_round(options)` gives in each round; or why a plan failed in one of them."""
     results = {}
     for number in range(options.rounds):
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
@@ -69,13 +78,8 @@ def main():
                 results.setdefault(model, {}).setdefault(mesh, []).append(runs)
                 if not isinstance(runs, str):
                     print(f"{model}, {mesh}: {runs['predicted']:.4g} of {runs['seconds']:.4g} s", file=sys.stderr, flush=True)
-    # Who failed in one round did fail.
-    results = {model: {mesh: next((runs for runs in found if isinstance(runs, str)), found) for mesh, found in of_mesh.items()}
-               for model, of_mesh in results.items()}
-    how = ("Default configurations, seeded (Llama of 8 layers, 768 wide); texts of 128 tokens. Batches back to back, every run in a "
-           f"fresh process; the fastest of {options.rounds} rounds, each of `cleave profile` and a run of every plan.")
-    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans_for({}))])
-    rounds.conclude(options, MODELS, "prediction", results, found)
+    return {model: {mesh: next((runs for runs in found if isinstance(runs, str)), found) for mesh, found in of_mesh.items()}
+            for model, of_mesh in results.items()}
 
 
 def one_round(options):

@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 import report
 import rounds
 from contestants import output
-from prediction import furthest, measure_machine, tables
+from prediction import furthest, in_rounds, measure_machine, tables
 from training import MODELS as TRAINED, TrainingPlan
 
 BATCH = 8
@@ -58,15 +58,7 @@ def main():
     options = rounds.parse(parser, MODELS)
     rounds.take_cores()
     before = report.load()
-    results = {}
-    for number in range(options.rounds):
-        print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-        for model, found in one_round(options).items():
-            for name, runs in found.items():
-                results.setdefault(model, {}).setdefault(name, []).append(runs)
-                print(model, name, runs, file=sys.stderr, flush=True)
-    results = {model: {name: next((runs for runs in found if isinstance(runs, str)), found) for name, found in of_mesh.items()}
-               for model, of_mesh in results.items()}
+    results = in_rounds(options, one_round)
     how = (f"Default configurations (Llama of 12 layers, 768 wide), seeded, without dropout; batches of {BATCH}, texts of 128 tokens; "
            f"AdamW. The fastest of {options.rounds} rounds, each of `cleave profile` and {options.steps} steps of every plan.")
     found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results, MESHES, (MEAN, WORST, BYTES, TOO_FEW)),

@@ -12,7 +12,7 @@ from torch import nn
 from cleave_trace import cli, files, tracing
 from cleave_trace.errors import TraceError
 from cleave_trace.state import State
-from cleave_trace.witnesses import collect, dimensions, projection, variations
+from cleave_trace.witnesses import collect, dimensions, projection
 from traces import module, sizes, witnesses
 
 UNLIMITED = 2**63 - 1
@@ -262,33 +262,6 @@ def test_places_of_image_tokens():
     embed = nn.Embedding(10, 4)
     assert "permuted" in [entry["name"] for entry in witnesses(module(place, embed=embed), ids, torch.randn(4, 4))[0].entries]
     assert "values of input ids change" in refusal(module(place_in_python, embed=embed), ids, torch.randn(4, 4))
-
-
-def test_lengths_without_padding_are_lowered():
-    """Their maximum would be frozen otherwise, as all that is drawn between equal numbers is equal."""
-    def crop(self, x, lengths):
-        return x[:, :int(lengths.max())] * 2
-
-    message = refusal(module(crop), torch.randn(3, 5, 4), torch.tensor([5, 5, 5]))
-    assert "values of input lengths change (lowered)" in message
-    lengths = {"lengths": torch.tensor([5, 5, 5])}
-    assert variations.changed(lengths, "lowered", 0)["lengths"].tolist() == [4, 4, 3]
-    assert variations.changed({"lengths": torch.tensor([7])}, "lowered", 0)["lengths"].tolist() == [6]
-    for other in ([5, 4], [1, 1], [0, 0]):
-        assert variations.changed({"lengths": torch.tensor(other)}, "lowered", 0) is None
-
-
-def test_ids_stay_in_the_range_of_the_example():
-    ids = torch.randint(3, 9, (4, 6))
-    for kind in variations.KINDS:
-        found = variations.changed({"ids": ids}, kind, 0)
-        assert found is None or 3 <= found["ids"].min() and found["ids"].max() <= 8, kind
-
-
-def test_a_mask_keeps_its_kind():
-    mask = torch.ones(2, 6, dtype=torch.long)
-    assert variations.changed({"m": mask}, "mirrored", 0) is None
-    assert variations.changed({"m": mask}, "trailing", 0)["m"].tolist() == [[1, 1, 1, 1, 0, 0], [1] * 6]
 
 
 # Options ----------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from cleave_trace.errors import TraceError
+from cleave_trace.witnesses import variations
 from traces import module, sizes, witnesses
 
 X = torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(0))
@@ -149,6 +150,33 @@ def test_heights_and_widths_are_changed_together(size):
 
     with pytest.raises(TraceError, match="values of input sizes change .(exchanged|regrouped)."):
         witnesses(module(grid), torch.randn(16, 4), torch.tensor([size]))
+
+
+def test_lengths_without_padding_are_lowered():
+    """Their maximum would be frozen otherwise, as all that is drawn between equal numbers is equal."""
+    def crop(self, x, lengths):
+        return x[:, :int(lengths.max())] * 2
+
+    with pytest.raises(TraceError, match="values of input lengths change .lowered."):
+        witnesses(module(crop), torch.randn(3, 5, 4), torch.tensor([5, 5, 5]))
+    lengths = {"lengths": torch.tensor([5, 5, 5])}
+    assert variations.changed(lengths, "lowered", 0)["lengths"].tolist() == [4, 4, 3]
+    assert variations.changed({"lengths": torch.tensor([7])}, "lowered", 0)["lengths"].tolist() == [6]
+    for other in ([5, 4], [1, 1], [0, 0]):
+        assert variations.changed({"lengths": torch.tensor(other)}, "lowered", 0) is None
+
+
+def test_ids_stay_in_the_range_of_the_example():
+    ids = torch.randint(3, 9, (4, 6))
+    for kind in variations.KINDS:
+        found = variations.changed({"ids": ids}, kind, 0)
+        assert found is None or 3 <= found["ids"].min() and found["ids"].max() <= 8, kind
+
+
+def test_a_mask_keeps_its_kind():
+    mask = torch.ones(2, 6, dtype=torch.long)
+    assert variations.changed({"m": mask}, "mirrored", 0) is None
+    assert variations.changed({"m": mask}, "trailing", 0)["m"].tolist() == [[1, 1, 1, 1, 0, 0], [1] * 6]
 
 
 # Sizes that torch's symbols hide ----------------------------------------------------------------------------------------
