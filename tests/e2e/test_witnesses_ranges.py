@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from cleave_trace.witnesses import collect, guards, ranges
+from cleave_trace.witnesses import guards, joint, ranges
 from traces import module, sizes, witnesses
 
 
@@ -22,13 +22,13 @@ def test_guards_of_two_dimensions_when_no_time_is_left(monkeypatch):
     def by_area(self, x):
         return x * 2 if x.shape[0] * x.shape[1] > 100 else x + x
 
-    check_joint = collect.Collector.check_joint
+    restrict = joint.restrict
 
-    def without_time(self):
-        self.budget.end, self.budget.guaranteed = 0.0, 0
-        check_joint(self)
+    def without_time(search):
+        search.budget.end, search.budget.guaranteed = 0.0, 0
+        restrict(search)
 
-    monkeypatch.setattr(collect.Collector, "check_joint", without_time)
+    monkeypatch.setattr(joint, "restrict", without_time)
     found = sizes(module(by_area), torch.randn(4, 6))
     assert found.keys() == {"x.0", "x.1"}
     assert all(least <= size <= most for size, (least, most, _) in zip((4, 6), found.values()))

@@ -246,7 +246,7 @@ def test_a_mask_that_is_looked_at_is_refused():
         return x if mask.all() else x * mask[..., None]
 
     message = refusal(module(drop), torch.randn(2, 6, 4), torch.ones(2, 6, dtype=torch.bool))
-    assert "values of input mask change (trailing)" in message
+    assert "values of input mask change (end hidden)" in message
 
 
 def test_places_of_image_tokens():

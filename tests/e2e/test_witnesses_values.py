@@ -134,7 +134,7 @@ def test_values_that_the_module_does_not_take_are_said():
         assert ends[0] == 0 and ends[-1] == len(x) and ends == sorted(set(ends))
         return torch.stack([x[begin:end].mean(0) for begin, end in zip(ends, ends[1:])])
 
-    with pytest.raises(TraceError, match="values of input ends change .moved."):
+    with pytest.raises(TraceError, match="values of input ends change .segment ends moved."):
         witnesses(module(segments), torch.randn(8, 4), torch.tensor([0, 4, 8]))
     found, _ = witnesses(module(segments), torch.randn(2, 4), torch.tensor([0, 1, 2]))
     assert [note for note in found.notes if note.startswith("values of ends were not compared: the module fails")]
@@ -148,7 +148,7 @@ def test_heights_and_widths_are_changed_together(size):
         assert frames == size[0] and height * width == 16 // frames and (frames == 2 or height % 2 == width % 2 == 0)
         return x.reshape(frames, height, width, -1).cumsum(1).flatten()
 
-    with pytest.raises(TraceError, match="values of input sizes change .(exchanged|regrouped)."):
+    with pytest.raises(TraceError, match="values of input sizes change .(last two swapped|last two reshaped)."):
         witnesses(module(grid), torch.randn(16, 4), torch.tensor([size]))
 
 
@@ -157,13 +157,13 @@ def test_lengths_without_padding_are_lowered():
     def crop(self, x, lengths):
         return x[:, :int(lengths.max())] * 2
 
-    with pytest.raises(TraceError, match="values of input lengths change .lowered."):
+    with pytest.raises(TraceError, match="values of input lengths change .lengths shortened."):
         witnesses(module(crop), torch.randn(3, 5, 4), torch.tensor([5, 5, 5]))
     lengths = {"lengths": torch.tensor([5, 5, 5])}
-    assert variations.changed(lengths, "lowered", 0)["lengths"].tolist() == [4, 4, 3]
-    assert variations.changed({"lengths": torch.tensor([7])}, "lowered", 0)["lengths"].tolist() == [6]
+    assert variations.changed(lengths, "lengths shortened", 0)["lengths"].tolist() == [4, 4, 3]
+    assert variations.changed({"lengths": torch.tensor([7])}, "lengths shortened", 0)["lengths"].tolist() == [6]
     for other in ([5, 4], [1, 1], [0, 0]):
-        assert variations.changed({"lengths": torch.tensor(other)}, "lowered", 0) is None
+        assert variations.changed({"lengths": torch.tensor(other)}, "lengths shortened", 0) is None
 
 
 def test_ids_stay_in_the_range_of_the_example():
@@ -175,8 +175,8 @@ def test_ids_stay_in_the_range_of_the_example():
 
 def test_a_mask_keeps_its_kind():
     mask = torch.ones(2, 6, dtype=torch.long)
-    assert variations.changed({"m": mask}, "mirrored", 0) is None
-    assert variations.changed({"m": mask}, "trailing", 0)["m"].tolist() == [[1, 1, 1, 1, 0, 0], [1] * 6]
+    assert variations.changed({"m": mask}, "reflected", 0) is None
+    assert variations.changed({"m": mask}, "end hidden", 0)["m"].tolist() == [[1, 1, 1, 1, 0, 0], [1] * 6]
 
 
 # Sizes that torch's symbols hide ----------------------------------------------------------------------------------------

@@ -103,10 +103,10 @@ class WitnessCheck(sweep.Check):
                 continue
             sizes = self.sizes(named, dice) if what == "sizes" else {}
             inputs = self.resized(named, sizes)
-            changed = variations.changed(inputs, "drawn", SEED + number) or inputs
+            changed = variations.changed(inputs, variations.RANDOM, SEED + number) or inputs
             expected = self.answer(changed)
             if expected is None:  # Drawn values that are not of the kind, such as lengths: the example's, in another order.
-                changed = variations.changed(inputs, "swapped", SEED + number) or inputs
+                changed = variations.changed(inputs, variations.REVERSED, SEED + number) or inputs
                 expected = self.answer(changed)
             if expected is None and what == "sizes":
                 changed, expected = inputs, self.answer(inputs)

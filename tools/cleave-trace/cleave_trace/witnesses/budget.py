@@ -39,7 +39,7 @@ class Budget:
         steepest = max((size / traced for size, traced in zip(sizes, self.traced)), default=1)
         return self.fixed_seconds + self.call_seconds * growth * math.sqrt(max(1, steepest))
 
-    def take(self, sizes):
+    def allows(self, sizes):
         """Whether a comparison at `sizes` may be made now; takes it from those that are guaranteed if there is no time for it."""
         if self.growth(sizes) > MAX_GROWTH:
             return False

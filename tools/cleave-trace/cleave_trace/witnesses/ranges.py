@@ -28,33 +28,33 @@ class RangeFinder:
         self.index, self.base = index, list(base)
         self.group = checker.groups[index]
         self.traced = self.group.traced
-        self.good, self.bad = set(), {}
+        self.agreeing, self.rejected = set(), {}
 
     # One size ------------------------------------------------------------------------------------------------------
 
     def sizes(self, size):
         return [size if position == self.index else other for position, other in enumerate(self.base)]
 
-    def take(self, size):
+    def may_compare(self, size):
         """Whether `size` was compared, or may be now."""
-        return tuple(self.sizes(size)) in self.checker.known or self.budget.take(self.sizes(size))
+        return tuple(self.sizes(size)) in self.checker.known or self.budget.allows(self.sizes(size))
 
-    def take_larger(self, size):
-        """As `take`, but the first size above the traced one may be compared while any time is left, since guards alone do not
+    def may_compare_larger(self, size):
+        """As `may_compare`, but the first size above the traced one may be compared while any time is left, since guards alone do not
         show that trace and module agree there."""
-        is_first = all(other <= self.traced for other in self.good)
-        return self.take(size) or is_first and self.budget.growth(self.sizes(size)) <= FIRST_MAX_GROWTH and self.budget.left > 0
+        is_first = all(other <= self.traced for other in self.agreeing)
+        return self.may_compare(size) or is_first and self.budget.growth(self.sizes(size)) <= FIRST_MAX_GROWTH and self.budget.left > 0
 
-    def ok(self, size):
+    def agrees_at(self, size):
         """Whether trace and module agree at `size`."""
-        if size in self.good or size in self.bad:
-            return size in self.good
+        if size in self.agreeing or size in self.rejected:
+            return size in self.agreeing
         outcome = self.checker.at(self.sizes(size))
         self.budget.note(self.sizes(size), outcome)
         if outcome.is_same:
-            self.good.add(size)
+            self.agreeing.add(size)
         else:
-            self.bad[size] = outcome
+            self.rejected[size] = outcome
         return outcome.is_same
 
     def outcome(self, size):
@@ -63,7 +63,7 @@ class RangeFinder:
 
     def allowed(self, dimension):
         """The sizes that agree and that `dimension` lets in, in order."""
-        return sorted(size for size in self.good if dimension.allows(size))
+        return sorted(size for size in self.agreeing if dimension.allows(size))
 
     def guards_cover(self, size, guards=None):
         """Whether guards, those of the traced sizes unless given, hold at `size`.
@@ -71,7 +71,7 @@ class RangeFinder:
         Where those that fail leave out single sizes only, trace and module are compared at `size`, which counts as well.
         """
         failing = self.failing_guards(self.sizes(size), guards)
-        return not failing or all(guard.is_hole for guard in failing) and self.take(size) and self.ok(size)
+        return not failing or all(guard.is_hole for guard in failing) and self.may_compare(size) and self.agrees_at(size)
 
     def holes(self, step, guards):
         """Sizes near the constants of guards and the sizes of other groups, at which some guard does not hold."""
@@ -92,17 +92,17 @@ class RangeFinder:
         """Whether the module runs at any other size; the base has to agree."""
         for sizes, outcome in self.checker.known.items():  # Some were compared before.
             if list(sizes) == self.sizes(sizes[self.index]):
-                self.ok(sizes[self.index])
-        if not self.ok(self.traced):
+                self.agrees_at(sizes[self.index])
+        if not self.agrees_at(self.traced):
             return False
         near = [1, self.traced + 1, 2, self.traced - 1, self.traced // 2, 2 * self.traced, self.guard_step() + self.traced,
                 self.traced - self.guard_step(), self.traced * 3 // 4, self.traced * 3 // 2]
         for size in dict.fromkeys(near):
-            if len(self.good) > 1 and not self.is_quick(self.traced):
+            if len(self.agreeing) > 1 and not self.is_quick(self.traced):
                 break
-            if size >= 1 and size != self.traced and self.take(size):
-                self.ok(size)
-        return any(size != self.traced for size in self.good) or self.diverges
+            if size >= 1 and size != self.traced and self.may_compare(size):
+                self.agrees_at(size)
+        return any(size != self.traced for size in self.agreeing) or self.diverges
 
     def guard_step(self):
         """The least step from the traced size at which all guards hold."""
@@ -118,10 +118,10 @@ class RangeFinder:
             return self.frozen()
         holes = self.holes(step, self.guards)
         for size in holes:
-            if self.take(size):
-                self.ok(size)
+            if self.may_compare(size):
+                self.agrees_at(size)
         least, greatest = self.lower(step), self.upper(step)
-        unknown = [size for size in holes if size not in self.good and size not in self.bad]
+        unknown = [size for size in holes if size not in self.agreeing and size not in self.rejected]
         greatest = min([greatest, *(size - step for size in unknown if size > self.traced)])
         least = max([least, *(size + step for size in unknown if size < self.traced)])
         self.compare_drawn_sizes(least, min(greatest, self.largest_compared()), step)
@@ -133,52 +133,53 @@ class RangeFinder:
         """The step between sizes that agree, a divisor of the traced size; None if no other size does."""
         divisors = [step for step in range(1, self.traced + 1) if self.traced % step == 0]
         for step in divisors:
-            if any(size in self.good for size in (self.traced - step, self.traced + step)):
+            if any(size in self.agreeing for size in (self.traced - step, self.traced + step)):
                 return step
-            if any(size % step for size in self.good):
+            if any(size % step for size in self.agreeing):
                 continue
-            near = [size for size in (self.traced - step, self.traced + step) if size >= 1 and self.take(size)]
-            if any(self.ok(size) for size in near):
+            near = [size for size in (self.traced - step, self.traced + step) if size >= 1 and self.may_compare(size)]
+            if any(self.agrees_at(size) for size in near):
                 return step
         return None
 
     def lower(self, step):
-        good = min(size for size in self.good if size % step == 0)
+        least = min(size for size in self.agreeing if size % step == 0)
         for size in (step, 2 * step, 3 * step, self.last_covered(self.traced, -step, self.guards)):
-            if size is not None and size < good and self.take(size) and self.ok(size):
-                good = size
-        bad = max((size for size in self.bad if size < self.traced and size % step == 0), default=0)
-        return self.bisect(max(good, bad + step) if good < bad else good, bad, step) if bad else good
+            if size is not None and size < least and self.may_compare(size) and self.agrees_at(size):
+                least = size
+        outer = max((size for size in self.rejected if size < self.traced and size % step == 0), default=0)
+        return self.bisect(outer, step) if outer else least
 
     def covered_least(self, step):
         """The least size down to which guards hold, or each size was compared; 0 where there are no guards to go by."""
         end = self.last_covered(self.traced, -step, self.guards)
         if end is None:
             return 0
-        while end - step in self.good:
+        while end - step in self.agreeing:
             end -= step
         return end
 
-    def bisect(self, good, bad, step):
-        """The size that agrees and is next to one that does not, between `good` and `bad`."""
-        good = self.nearest_good(good, bad)
-        while abs(good - bad) > step:
-            middle = bad + (good - bad) // (2 * step) * step if good > bad else good + (bad - good) // (2 * step) * step
-            if middle in (good, bad):
+    def bisect(self, outer, step):
+        """The size that agrees and is next to one that does not, between the traced size and `outer`, which does not agree."""
+        inner = self.nearest_agreeing(outer)
+        while abs(inner - outer) > step:
+            low, high = min(inner, outer), max(inner, outer)
+            middle = low + (high - low) // (2 * step) * step
+            if middle in (inner, outer):
                 break
-            if not self.take(middle):
+            if not self.may_compare(middle):
                 break
-            if self.ok(middle):
-                good = middle
+            if self.agrees_at(middle):
+                inner = middle
             else:
-                bad = middle
-        return good
+                outer = middle
+        return inner
 
-    def nearest_good(self, good, bad):
-        """Of the sizes known to agree on the traced size's side of `bad`, the one next to it."""
-        if bad < self.traced:
-            return min((size for size in self.good if bad < size <= self.traced), default=self.traced)
-        return max((size for size in self.good if self.traced <= size < bad), default=self.traced)
+    def nearest_agreeing(self, outer):
+        """Of the sizes known to agree on the traced size's side of `outer`, the one next to it."""
+        if outer < self.traced:
+            return min((size for size in self.agreeing if outer < size <= self.traced), default=self.traced)
+        return max((size for size in self.agreeing if self.traced <= size < outer), default=self.traced)
 
     def last_covered(self, start, signed_step, guards):
         """The last size up to which `guards` hold, from `start` by `signed_step`; None if there are none, or none fails down to 1 or
@@ -212,22 +213,24 @@ class RangeFinder:
         end = self.last_covered(self.traced, step, self.guards)
         if end is not None:
             for size in (end, end + step):
-                if self.take(size):
-                    self.ok(size)
+                if self.may_compare(size):
+                    self.agrees_at(size)
         limit = self.limit(step)
         # Python may decide by a size in ways that no guard shows, so what takes little time is compared at large sizes, too.
         size, growth = self.traced + step, 2 if self.budget.call_seconds < SLOW else 8
-        while size < limit and (size <= 2 * self.traced or self.is_brief(size)) and self.take_larger(size) and self.ok(size):
+        while size < limit and (size <= 2 * self.traced or self.is_brief(size)) and self.may_compare_larger(size):
+            if not self.agrees_at(size):
+                break
             size = self.traced + growth * (size - self.traced)
-        bad = min((size for size in self.bad if size > self.traced and size % step == 0), default=None)
-        if bad is not None and self.bad[bad].kind == MODULE_FAILS and self.are_guards_known(bad - step):
+        outer = min((size for size in self.rejected if size > self.traced and size % step == 0), default=None)
+        if outer is not None and self.rejected[outer].kind == MODULE_FAILS and self.are_guards_known(outer - step):
             for table in self.tables:
                 size = table // step * step
-                if self.traced < size < bad and self.take(size):
-                    self.ok(size)
-            return self.runs_up_to(self.nearest_good(0, bad), bad, step)
-        if bad is not None:
-            return self.bisect(self.traced, bad, step)
+                if self.traced < size < outer and self.may_compare(size):
+                    self.agrees_at(size)
+            return self.runs_up_to(self.nearest_agreeing(outer), outer, step)
+        if outer is not None:
+            return self.bisect(outer, step)
         largest = self.largest_compared()
         if self.guards.is_complete and largest > self.traced:
             if self.traced < 2:  # torch takes 1 for a constant, of which no guard says anything.
@@ -248,7 +251,7 @@ class RangeFinder:
         self.guards_at_larger = found
         covered = self.last_covered(largest, -step, found)
         reached = max(self.traced, self.last_covered(self.traced, step, self.guards) or 0) if self.traced >= 2 else 1
-        while reached + step in self.good:
+        while reached + step in self.agreeing:
             reached += step
         if covered is not None and covered > reached + step:
             return reached
@@ -267,26 +270,26 @@ class RangeFinder:
 
     def fails_within_probe(self, size):
         """Whether the module fails at `size` before it has done much."""
-        if self.budget.growth(self.sizes(size)) > MAX_GROWTH or self.budget.left < 0 or size in self.good:
+        if self.budget.growth(self.sizes(size)) > MAX_GROWTH or self.budget.left < 0 or size in self.agreeing:
             return False
-        if size not in self.bad and self.checker.fails_within(self.sizes(size), self.budget.probe_seconds):
-            self.bad[size] = self.checker.known[tuple(self.sizes(size))]
-        return size in self.bad
+        if size not in self.rejected and self.checker.fails_within(self.sizes(size), self.budget.probe_seconds):
+            self.rejected[size] = self.checker.known[tuple(self.sizes(size))]
+        return size in self.rejected
 
     def are_guards_known(self, size):
         """Whether guards say that the module does at `size` what it does at the traced one."""
         return self.guards.is_complete and self.guards_cover(size)
 
-    def runs_up_to(self, good, bad, step):
+    def runs_up_to(self, inner, outer, step):
         """As bisect, where guards cover the sizes between, so that only where the module begins to fail has to be found."""
-        good, bad = good // step, bad // step
-        while bad - good > 1:
-            middle = (good + bad) // 2
+        inner, outer = inner // step, outer // step
+        while outer - inner > 1:
+            middle = (inner + outer) // 2
             if self.fails_within_probe(middle * step) or not self.are_guards_known(middle * step):
-                bad = middle
+                outer = middle
             else:
-                good = middle
-        return good * step
+                inner = middle
+        return inner * step
 
     def is_quick(self, size):
         return self.budget.seconds_of(self.sizes(size)) < QUICK
@@ -295,7 +298,7 @@ class RangeFinder:
         return size <= LARGEST and self.budget.seconds_of(self.sizes(size)) < BRIEF
 
     def largest_compared(self):
-        return max(self.good)
+        return max(self.agreeing)
 
     def compare_drawn_sizes(self, least, greatest, step):
         """Draws further sizes in the range."""
@@ -307,18 +310,18 @@ class RangeFinder:
         some = [least + step * draw.randint(0, count) for _ in range(EXTRA_DRAWS if quick else 2)]
         small = [step * factor for factor in range(1, 40 if quick else 4)]
         for size in sorted({*some, *small}, key=lambda size: size not in some):
-            if least <= size <= greatest and self.take(size):
-                self.ok(size)
+            if least <= size <= greatest and self.may_compare(size):
+                self.agrees_at(size)
 
     def cut(self, least, greatest, step):
         """The range without the sizes that turned out not to agree."""
-        for size in self.bad:
+        for size in self.rejected:
             if size % step == 0 and least <= size < self.traced:
-                least = min(good for good in self.good if good > max(
-                    bad for bad in self.bad if bad % step == 0 and bad < self.traced) and good % step == 0)
+                outer = max(other for other in self.rejected if other % step == 0 and other < self.traced)
+                least = min(other for other in self.agreeing if other % step == 0 and other > outer)
             if size % step == 0 and self.traced < size <= greatest:
-                greatest = max(good for good in self.good if good < min(
-                    bad for bad in self.bad if bad % step == 0 and bad > self.traced) and good % step == 0)
+                outer = min(other for other in self.rejected if other % step == 0 and other > self.traced)
+                greatest = max(other for other in self.agreeing if other % step == 0 and other < outer)
         return least, greatest
 
     # What is said of it ----------------------------------------------------------------------------------------------
@@ -328,20 +331,20 @@ class RangeFinder:
         above = self.reason(greatest + step) if greatest != UNLIMITED else ""
         between = ""
         if step > 1:
-            size = next((size for size in sorted(self.bad, key=lambda size: abs(size - self.traced)) if size % step), None)
+            size = next((size for size in sorted(self.rejected, key=lambda size: abs(size - self.traced)) if size % step), None)
             between = self.reason(size) if size else ""
         return Dimension([list(pair) for pair in self.group.dims], self.traced, least, greatest, step, below, above, between,
                          diverges=self.diverges)
 
     @property
     def diverges(self):
-        return any(outcome.diverges for outcome in self.bad.values())
+        return any(outcome.diverges for outcome in self.rejected.values())
 
     def reason(self, size):
-        if size in self.bad:
-            return f"at {size} {self.bad[size].text}"
+        if size in self.rejected:
+            return f"at {size} {self.rejected[size].text}"
         guards = self.guards_at_larger if size > self.traced else None
-        failing = [] if size in self.good else self.failing_guards(self.sizes(size), guards)
+        failing = [] if size in self.agreeing else self.failing_guards(self.sizes(size), guards)
         if not failing:
             return ""
         return f"at {size} the module decides otherwise: {self.named(failing[0])} does not hold"
@@ -352,8 +355,9 @@ class RangeFinder:
 
     def frozen(self):
         """A dimension that keeps its size; module and trace part at all others that were tried, where the module runs."""
-        diverging = sorted((size for size in self.bad if self.bad[size].diverges), key=lambda size: abs(size - self.traced))
-        others = sorted((size for size in self.bad if not self.bad[size].diverges), key=lambda size: abs(size - self.traced))
+        near = sorted(self.rejected, key=lambda size: abs(size - self.traced))
+        diverging = [size for size in near if self.rejected[size].diverges]
+        others = [size for size in near if not self.rejected[size].diverges]
         below = next((self.reason(size) for size in (*diverging, *others) if size < self.traced), "")
         above = next((self.reason(size) for size in (*diverging, *others) if size > self.traced), "")
         return Dimension([list(pair) for pair in self.group.dims], self.traced, self.traced, self.traced, 1, below, above,
@@ -361,9 +365,9 @@ class RangeFinder:
 
     def nearest_diverging_size(self):
         """A size near the traced one at which the module runs and the trace does not follow it."""
-        near = sorted((size for size in self.bad if self.bad[size].diverges), key=lambda size: abs(size - self.traced))
+        near = sorted((size for size in self.rejected if self.rejected[size].diverges), key=lambda size: abs(size - self.traced))
         return near[0] if near else None
 
 
 def never_runs(finder):
-    return all(outcome.kind == MODULE_FAILS for outcome in finder.bad.values())
+    return all(outcome.kind == MODULE_FAILS for outcome in finder.rejected.values())

@@ -78,29 +78,29 @@ def permuted(tensor, generator):
     return tensor.reshape(-1)[torch.randperm(tensor.numel(), generator=generator)].reshape(tensor.shape)
 
 
-def rolled(tensor, generator):
+def rolled_by_a_third(tensor, generator):
     dims = range(tensor.dim())
     return tensor.roll([max(1, tensor.shape[dim] // 3) for dim in dims], list(dims)) if tensor.dim() else None
 
 
-def shifted(tensor, generator):
+def shifted_by_one(tensor, generator):
     """By one place, so that what stands side by side mostly stays so."""
     return tensor.roll(1, -1) if tensor.dim() else None
 
 
-def swapped(tensor, generator):
+def samples_reversed(tensor, generator):
     """Samples in reverse order."""
     return tensor.flip(0) if tensor.dim() else None
 
 
-def exchanged(tensor, generator):
+def last_two_swapped(tensor, generator):
     """For integers such as heights and widths, whose product matters: the last two in each other's place."""
     if not is_integral(tensor) or tensor.dim() < 1 or tensor.shape[-1] < 2:
         return None
     return torch.cat([tensor[..., :-2], tensor[..., -2:].flip(-1)], -1)
 
 
-def regrouped(tensor, generator):
+def last_two_reshaped(tensor, generator):
     """For rows of two or three such integers: one of the last two half, the other twice as large."""
     if not is_integral(tensor) or tensor.dim() != 2 or tensor.shape[1] not in (2, 3) or (tensor[:, -2] % 2).any():
         return None
@@ -110,7 +110,7 @@ def regrouped(tensor, generator):
     return found
 
 
-def moved(tensor, generator):
+def segment_ends_moved(tensor, generator):
     """For ends of segments: those between the first and the last one less."""
     if not is_integral(tensor) or tensor.dim() != 1 or len(tensor) < 3 or counts_along(tensor, 0):
         return None
@@ -128,7 +128,7 @@ def halved(tensor, generator):
     return (low + (tensor - low) // 2).to(tensor.dtype)
 
 
-def mirrored(tensor, generator):
+def reflected(tensor, generator):
     if tensor.is_complex():
         return -tensor
     if is_mask(tensor):
@@ -151,44 +151,44 @@ def enlarged(tensor, generator):
     return tensor * 16 if is_single(tensor) else None
 
 
-def increased(tensor, generator):
+def number_plus_one(tensor, generator):
     return tensor + 1 if is_single(tensor) else None
 
 
-def lowered(tensor, generator):
+def lengths_shortened(tensor, generator):
     """For integers that are all equal, such as lengths of samples without padding: one or two less, not below 1."""
     if not is_integral(tensor) or not is_constant(tensor) or tensor.min() < 2:
         return None
     return torch.clamp(tensor - 1 - second_half(tensor).to(tensor.dtype), min=1)  # Lengths stay in descending order.
 
 
-def raised(tensor, generator):
+def half_plus_one(tensor, generator):
     """For integers that are all equal, such as kinds of tokens: one more in the second half, 0 in place of negative labels."""
-    higher = all_raised(tensor, generator)
+    higher = all_plus_one(tensor, generator)
     return torch.where(second_half(tensor), higher, tensor) if higher is not None else None
 
 
-def all_raised(tensor, generator):
+def all_plus_one(tensor, generator):
     is_padding = is_mask(tensor) and tensor.dim() > 1
     if not is_integral(tensor) or not is_constant(tensor) or tensor.numel() < 2 or is_padding:
         return None
     return torch.clamp(tensor + 1, min=0)
 
 
-def zeroed(tensor, generator):
+def all_zero(tensor, generator):
     """For integers that are all equal, such as a time, of which the first is often special."""
     is_padding = is_mask(tensor) and tensor.dim() > 1
     return torch.zeros_like(tensor) if is_integral(tensor) and is_constant(tensor) and not is_padding else None
 
 
-def filled(tensor, generator):
+def zeros_replaced(tensor, generator):
     """For floating-point zeros, such as additive masks and first states."""
     if not tensor.is_floating_point() or tensor.any():
         return None
     return torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
 
 
-def flipped(tensor, generator):
+def flag_inverted(tensor, generator):
     return ~tensor if tensor.dtype == torch.bool and tensor.numel() == 1 else None
 
 
@@ -215,10 +215,10 @@ def is_single(tensor):
     return tensor.numel() == 1 and tensor.dtype != torch.bool
 
 
-def drawn(tensor, generator):
+def random_values(tensor, generator):
     """Values drawn anew between the example's least and greatest."""
     if tensor.is_complex():
-        return torch.view_as_complex(drawn(torch.view_as_real(tensor), generator))
+        return torch.view_as_complex(random_values(torch.view_as_real(tensor), generator))
     if tensor.dtype == torch.bool:
         return permuted(tensor, generator)
     if not tensor.is_floating_point():
@@ -235,25 +235,25 @@ def drawn(tensor, generator):
 # Masks: some positions of samples are hidden. In a mask that is False everywhere, which may mark what is hidden, they are set.
 
 
-def trailing(tensor, generator):
-    return hiding(tensor, lambda sample, samples, length: (length - max(1, length // 3), length) if sample % 2 == 0 else (0, 0))
+def end_hidden(tensor, generator):
+    return hidden_at(tensor, lambda sample, samples, length: (length - max(1, length // 3), length) if sample % 2 == 0 else (0, 0))
 
 
-def leading(tensor, generator):
-    return hiding(tensor, lambda sample, samples, length: (0, max(1, length // 3)) if sample % 2 == 0 else (0, 0))
+def beginning_hidden(tensor, generator):
+    return hidden_at(tensor, lambda sample, samples, length: (0, max(1, length // 3)) if sample % 2 == 0 else (0, 0))
 
 
-def ragged(tensor, generator):
+def samples_shortened(tensor, generator):
     """Samples of a quarter, half and three quarters of the length."""
-    return hiding(tensor, lambda sample, samples, length: (max(1, length * (1 + sample % 3) // 4), length))
+    return hidden_at(tensor, lambda sample, samples, length: (max(1, length * (1 + sample % 3) // 4), length))
 
 
-def emptied(tensor, generator):
+def sample_hidden(tensor, generator):
     """The last of several samples is hidden as a whole."""
-    return hiding(tensor, lambda sample, samples, length: (0, length) if 0 < sample == samples - 1 else (0, 0))
+    return hidden_at(tensor, lambda sample, samples, length: (0, length) if 0 < sample == samples - 1 else (0, 0))
 
 
-def hiding(tensor, span):
+def hidden_at(tensor, span):
     """The mask with the positions `span(sample, samples, length)`, (begin, end), of each sample hidden; None if it is no mask."""
     hidden = hidden_value(tensor)
     if hidden is None or tensor.dim() < 1 or tensor.shape[-1] < 2:
@@ -274,11 +274,16 @@ def hidden_value(tensor):
     return 0 if is_mask(tensor) or is_float_mask else None
 
 
-KINDS = {"drawn": drawn, "permuted": permuted, "mirrored": mirrored, "halved": halved, "trailing": trailing,
-         "leading": leading, "ragged": ragged, "emptied": emptied, "flipped": flipped, "filled": filled, "raised": raised,
-         "all raised": all_raised, "lowered": lowered, "zeroed": zeroed, "negated": negated, "doubled": doubled,
-         "enlarged": enlarged, "increased": increased, "rolled": rolled, "shifted": shifted,
-         "exchanged": exchanged, "regrouped": regrouped, "moved": moved, "swapped": swapped, **{f"set to {number}": set_to(number) for number in range(NUMBERS)}}
+RANDOM, REVERSED = "random values", "samples reversed"
+# The changes by the names that messages give them.
+KINDS = {
+    RANDOM: random_values, "permuted": permuted, "reflected": reflected, "halved": halved, "end hidden": end_hidden,
+    "beginning hidden": beginning_hidden, "samples shortened": samples_shortened, "a sample hidden": sample_hidden,
+    "flag inverted": flag_inverted, "zeros replaced": zeros_replaced, "half plus 1": half_plus_one, "all plus 1": all_plus_one,
+    "lengths shortened": lengths_shortened, "all 0": all_zero, "negated": negated, "doubled": doubled, "enlarged": enlarged,
+    "number plus 1": number_plus_one, "rolled by a third": rolled_by_a_third, "shifted by one": shifted_by_one,
+    "last two swapped": last_two_swapped, "last two reshaped": last_two_reshaped, "segment ends moved": segment_ends_moved,
+    REVERSED: samples_reversed, **{f"set to {number}": set_to(number) for number in range(NUMBERS)}}
 
 
 def changed(example, kind, seed, only=None):
