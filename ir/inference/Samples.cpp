@@ -15,15 +15,25 @@ Samples::Samples(func::FuncOp function, const SizeTable &sizes, const llvm::Stri
     : fitter(sizes, limits) {
   runs.reserve(fitter.samples().size());
   for (auto &sample : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
-    runs.emplace_back(sample, /*tracksStorages=*/runs.empty()).run(function);
+    run(function, sample);
+}
+
+void Samples::run(func::FuncOp function, const llvm::StringMap<int64_t> &sample) {
+  MetaInterpreter &latest = runs.emplace_back(sample, /*tracksStorages=*/runs.empty());
+  latest.run(function);
+  fails.push_back(llvm::any_of(latest.failures,
+                               [&](auto &failed) { return !runs.front().failures.count(failed.first); }));
 }
 
 bool Samples::refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
   size_t before = fitter.samples().size();
   for (const std::vector<int64_t> &observed : unresolved)
     fitter.addSamples(fitter.distinguishingSamples(observed));
-  for (auto &sample : ArrayRef(fitter.samples()).drop_front(before))
-    runs.emplace_back(sample).run(function);
+  for (size_t i = 0; i < before && !unresolved.empty(); ++i)
+    if (fails[i] && fitter.isEdge(i))
+      fitter.addSamples(fitter.oneByOne(i));
+  for (size_t i = before; i < fitter.samples().size(); ++i)
+    run(function, fitter.samples()[i]);
   return fitter.samples().size() > before;
 }
 
@@ -31,33 +41,44 @@ namespace {
 /// Fits expressions to the values observed at all samples.
 class Generalizer {
 public:
-  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<MetaInterpreter> &samples,
-              InferredValues &result)
-      : context(context), fitter(fitter), samples(samples), result(result) {}
+  Generalizer(MLIRContext *context, Samples &samples, InferredValues &result)
+      : context(context), fitter(samples.fitter), samples(samples.runs), fails(samples.fails),
+        result(result) {}
 
   void visit(Value value);
 
+  /// True once dimensions were tried one by one where the function fails with all of them.
+  bool isRefined = false;
   /// Observed sizes without an expression.
   std::set<std::vector<int64_t>> unresolved;
 
 private:
-  /// The value at sample `i`; null if an edge did not get there.
+  /// The value at sample `i`; null if the run did not get there.
   const c10::IValue *valueAt(size_t i) const {
     auto found = samples[i].values.find(current);
     return found == samples[i].values.end() ? nullptr : &found->second;
   }
   bool isEdge(size_t i) const { return fitter.isEdge(i); }
 
-  /// Fits `get(value)` over all samples. Strides of dimensions of size 1 have no meaning, so edges are left
-  /// out for strides.
+  /// Fits `get(value)` over all samples; where nothing fits, over those at which the function runs. Strides
+  /// of dimensions of size 1 have no meaning, so edges are left out for strides.
   template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
     std::vector<int64_t> observed;
     for (size_t i = 0; i < samples.size(); ++i) {
-      const c10::IValue *value = isEdge(i) && !withEdges ? nullptr : valueAt(i);
+      const c10::IValue *value = withEdges || !(isEdge(i) || fails[i]) ? valueAt(i) : nullptr;
       observed.push_back(value ? get(*value) : DimFitter::kNotObserved);
     }
-    const SymbolicDim &dim = fitter.fit(observed);
-    if (dim.isUnknown() && withEdges)
+    SymbolicDim dim = fitter.fit(observed);
+    if (!dim.isUnknown() || !withEdges)
+      return dim;
+    // What a slice takes of a table, say: the size that is asked for, up to that of the table, beyond which
+    // the function fails.
+    for (size_t i = fitter.requiredSamples(); i < samples.size(); ++i)
+      if (fails[i])
+        observed[i] = DimFitter::kNotObserved;
+    if (isRefined)
+      dim = fitter.fit(observed);
+    if (dim.isUnknown())
       unresolved.insert(std::move(observed));
     return dim;
   }
@@ -73,7 +94,8 @@ private:
 
   MLIRContext *context;
   DimFitter &fitter;
-  std::vector<MetaInterpreter> &samples;
+  const std::vector<MetaInterpreter> &samples;
+  const std::vector<bool> &fails;
   InferredValues &result;
   Value current;
 };
@@ -120,7 +142,7 @@ void Generalizer::visitList(size_t length) {
 void Generalizer::visit(Value value) {
   current = value;
   for (size_t i = 0; i < samples.size(); ++i)
-    if (!isEdge(i) && !valueAt(i))
+    if (i < fitter.requiredSamples() && !valueAt(i))
       return;
   const c10::IValue &first = samples.front().values.find(value)->second;
   if (first.isTensor() && first.toTensor().defined())
@@ -146,13 +168,15 @@ void generalize(func::FuncOp function, Samples &samples, InferredValues &result)
     result.sizes.clear();
     result.sizeLists.clear();
     result.constants.clear();
-    Generalizer generalizer(function.getContext(), samples.fitter, samples.runs, result);
+    Generalizer generalizer(function.getContext(), samples, result);
+    generalizer.isRefined = round > 0;
     function.walk([&](Operation *op) {
       for (Region &region : op->getRegions())
         llvm::for_each(region.getArguments(), [&](Value value) { generalizer.visit(value); });
       llvm::for_each(op->getResults(), [&](Value value) { generalizer.visit(value); });
     });
-    if (!samples.refine(function, generalizer.unresolved))
+    if (generalizer.unresolved.empty() ||
+        (!samples.refine(function, generalizer.unresolved) && generalizer.isRefined))
       return;
   }
 }

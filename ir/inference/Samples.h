@@ -32,13 +32,19 @@ struct Samples {
   Samples(mlir::func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
           bool onlyTraced);
 
-  /// Runs the function at further samples, which distinguish the candidate expressions of `unresolved`
-  /// observations; false if there are none.
+  /// Runs the function at further samples: those that distinguish the candidate expressions of `unresolved`
+  /// observations, and, where the function fails at an edge, each dimension alone at its size there. False if
+  /// there are none.
   bool refine(mlir::func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved);
 
   DimFitter fitter;
   /// By sample of the fitter.
   std::vector<MetaInterpreter> runs;
+  /// By run: whether a call fails that does not fail at the example sizes.
+  std::vector<bool> fails;
+
+private:
+  void run(mlir::func::FuncOp function, const llvm::StringMap<int64_t> &sample);
 };
 
 /// Runs the function at the example sizes and, unless `onlyTraced`, at others at which it must run; see

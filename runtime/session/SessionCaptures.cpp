@@ -139,6 +139,12 @@ static Expected<at::Tensor> broadcastTensor(Membership &membership, const at::Te
   return tensor;
 }
 
+/// The value of a capture point; undefined if it is not there.
+static at::Tensor valueNamed(llvm::ArrayRef<NamedTensor> values, llvm::StringRef name) {
+  auto found = llvm::find_if(values, [&](const NamedTensor &value) { return value.name == name; });
+  return found == values.end() ? at::Tensor() : found->tensor;
+}
+
 Expected<at::Tensor> Session::Impl::callWholeBatchHook(const Hook &hook, const std::string &name,
                                                        llvm::ArrayRef<NamedTensor> values,
                                                        RequestOptions request, int64_t batch) {
@@ -146,13 +152,11 @@ Expected<at::Tensor> Session::Impl::callWholeBatchHook(const Hook &hook, const s
   const bool shares = membership && !commands;
   const uint32_t root = shares ? outputRankOf(*plan, request.signature) : 0;
   if (!membership || membership->rank() == root) {
-    auto found = llvm::find_if(values, [&](const NamedTensor &value) { return value.name == name; });
-    if (found == values.end())
-      return llvm::createStringError("hook of " + name + ": its value did not arrive");
-    const at::Tensor &value = found->tensor;
-    std::string failure;
+    const at::Tensor value = valueNamed(values, name);
+    std::string failure = value.defined() ? "" : "its value did not arrive";
     try {
-      given = hook.function(value, {name, 0, batch});
+      if (value.defined())
+        given = hook.function(value, {name, 0, batch});
     } catch (const std::exception &exception) {
       failure = messageOf(exception);
     } catch (...) {
@@ -243,11 +247,15 @@ Expected<CapturedRequest> Session::Impl::capture(llvm::ArrayRef<at::Tensor> inpu
       return found.takeError();
     // Other part hooks are not called again.
     for (auto &point : llvm::ArrayRef(pass.captured).drop_back()) {
-      auto value = llvm::find_if(found->values, [&](auto &each) { return each.name == point.name; });
-      at::Tensor own = value == found->values.end() ? at::Tensor() : value->tensor;
-      if (membership && !commands)
-        if (Error error =
-                broadcastTensor(*membership, own, outputRankOf(*plan, request.signature)).moveInto(own))
+      at::Tensor own = valueNamed(found->values, point.name);
+      const bool shares = membership && !commands;
+      const uint32_t root = outputRankOf(*plan, request.signature);
+      if (!own.defined() && (!shares || membership->rank() == root)) {
+        const std::string message = "hook of " + point.name + ": its value did not arrive";
+        return shares ? failAll(message) : llvm::createStringError(message);
+      }
+      if (shares)
+        if (Error error = broadcastTensor(*membership, own, root).moveInto(own))
           return error;
       steps.replacements[point.index] = own;
     }

@@ -1,7 +1,7 @@
 //===- dying_operator.cpp - An operator that ends its process -------------===//
 //
-// libdyingOperator.so, preloaded: cleave_test::die(call) ends the process, as if killed, when it is called
-// for the call-th time.
+// libdyingOperator.so, preloaded: cleave_test::die(call) ends the process at once, by _exit, when it is
+// called for the call-th time.
 //
 //===----------------------------------------------------------------------===//
 #include <ATen/ATen.h>

@@ -265,6 +265,37 @@ def test_a_batch_beside_unknown_sizes_says_so(compiler):
         in error
 
 
+class Positions(nn.Module):
+    """A table of 64 positions, of which the input's length is taken."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(64, 6))
+        self.first = first
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 6))
+
+    def forward(self, x):
+        return self.layers((x + self.table[: x.shape[1]])[: self.first])
+
+
+def test_a_batch_beside_a_table_of_positions_is_split(compiler):
+    """The model fails beyond the table's 64 positions, so that the slice has the input's length wherever it runs."""
+    module = torch.jit.script(Positions(1 << 40).eval())
+    compiler.compile(module, "--dynamic", "x=batch,length,_", "--devices", 2, "--microbatches", 2, x=torch.randn(4, 8, 6))
+    for shape in ((4, 64, 6), (3, 1, 6), (7, 33, 6)):
+        save_file({"x": torch.randn(shape)}, compiler.folder / "x.safetensors")
+        cleave("run", "model.plan", "--inputs", "x.safetensors", "--outputs", "y.safetensors", "--check-types", cwd=compiler.folder)
+        x = load_file(compiler.folder / "x.safetensors")["x"]
+        torch.testing.assert_close(load_file(compiler.folder / "y.safetensors")["output"], module(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_that_is_cut_off_beside_a_table_of_positions_stays_whole(compiler):
+    """Batch and length are tried at large sizes one by one, where the model fails with both."""
+    module = torch.jit.script(Positions(50).eval())
+    error = compiler.refuse(module, "--dynamic", "x=batch,length,_", "--microbatches", 2, x=torch.randn(4, 8, 6))
+    assert "batch" in error
+
+
 def test_a_random_size_is_left_unknown(compiler):
     """Nothing is said about a tensor of a length that only running tells."""
     compiler.save(torch.jit.script(RandomShape()), {"x": X})

@@ -48,7 +48,7 @@ public:
   }
 
   /// Ends the process of the first rank of `stage` in a call of its program of `phase`.
-  std::optional<std::string> die(uint32_t stage, llvm::StringRef phase, int64_t call) {
+  std::optional<std::string> insertExit(uint32_t stage, llvm::StringRef phase, int64_t call) {
     for (auto &program : plan.programs) {
       if (program->stage != stage || program->tp_rank != 0 ||
           phase != plan::wire::EnumNamePhase(program->phase))
@@ -66,7 +66,7 @@ public:
       program->constants.push_back(std::move(number));
       Instructions &instructions = instructionsOf(*program);
       instructions.insert(instructions.begin() + program->setup, std::move(death));
-      return ("rank 0 of stage " + llvm::Twine(stage) + " dies in " + phase).str();
+      return ("rank 0 of stage " + llvm::Twine(stage) + " ends its process in " + phase).str();
     }
     return std::nullopt;
   }
@@ -381,7 +381,7 @@ int main(int count, char **arguments) {
   if (!decoded)
     return fail(llvm::toString(decoded.takeError()));
   Faults faults(**decoded, seed);
-  const std::optional<std::string> done = dies ? faults.die(stage, place[1], call) : faults.put(kind);
+  const std::optional<std::string> done = dies ? faults.insertExit(stage, place[1], call) : faults.put(kind);
   if (!done)
     return fail("no place", 2);
   const auto bytes = plan::encode(**decoded);
