@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <limits>
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -164,6 +165,9 @@ private:
   bool usesWeightDecay(ParamOp weight) const;
   /// The gradients that are counted in the current stage.
   SmallVector<std::pair<TrainedWeight *, Value>> gradientsHere();
+  /// What a rank's shard of the weight's gradient counts in the norm: of indices that several ranks have, as
+  /// the keys of a head that they share, those of the first.
+  Value firstHeld(ParamOp weight, Value gradient);
   /// The norms of these, of whole gradients and of shards.
   struct Norms {
     SmallVector<Value> whole, parts;
@@ -265,12 +269,53 @@ Value TrainingStepBuilder::normOfNorms(ArrayRef<Value> norms) {
               /*accumulateInFloat64=*/false);
 }
 
+/// By rank, the ranges of its shard that no lower rank has, too, as pairs of start and length in the shard.
+static SmallVector<SmallVector<int64_t>> firstHeldRanges(ShardingAttr shard) {
+  std::vector<bool> isHeld(shard.getSize());
+  SmallVector<SmallVector<int64_t>> found;
+  for (DenseI64ArrayAttr rank : shard.getRanks()) {
+    SmallVector<int64_t> &own = found.emplace_back();
+    int64_t place = 0;
+    for (size_t i = 0; i + 1 < size_t(rank.size()); i += 2)
+      for (int64_t index = rank[i]; index < rank[i] + rank[i + 1]; ++index, ++place) {
+        if (isHeld[index])
+          continue;
+        isHeld[index] = true;
+        if (!own.empty() && own[own.size() - 2] + own.back() == place)
+          ++own.back();
+        else
+          own.append({place, 1});
+      }
+    if (own.empty())
+      own = {0, 0};
+  }
+  return found;
+}
+
+Value TrainingStepBuilder::firstHeld(ParamOp weight, Value gradient) {
+  ShardingAttr shard = weight.getShardAttr();
+  const auto extents = shard.getExtents();
+  if (std::accumulate(extents.begin(), extents.end(), int64_t(0)) == shard.getSize())
+    return gradient;
+  const Type ints = ListType::get(b.getContext(), b.getI64Type());
+  SmallVector<Attribute> ranges;
+  for (ArrayRef<int64_t> own : firstHeldRanges(shard))
+    ranges.push_back(b.getI64ArrayAttr(own));
+  const Value ofRank = create<PerRankOp>(location, ints, b.getArrayAttr(ranges));
+  return call("spmd.shard",
+              {gradient, constant(b.getI64Type(), b.getI64IntegerAttr(shard.getDim())), ofRank});
+}
+
 TrainingStepBuilder::Norms
 TrainingStepBuilder::normsOf(ArrayRef<std::pair<TrainedWeight *, Value>> gradients) {
   Norms norms;
-  for (auto [trained, gradient] : gradients)
-    (trained->weight.getShard() ? norms.parts : norms.whole)
-        .push_back(norm(gradient, cast<RankedTensorType>(gradient.getType()).getElementType().isF64()));
+  for (auto [trained, gradient] : gradients) {
+    const bool isFloat64 = cast<RankedTensorType>(gradient.getType()).getElementType().isF64();
+    if (trained->weight.getShard())
+      norms.parts.push_back(norm(firstHeld(trained->weight, gradient), isFloat64));
+    else
+      norms.whole.push_back(norm(gradient, isFloat64));
+  }
   return norms;
 }
 

@@ -426,7 +426,7 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
   std::vector<Shapes> shapes(needsInputGrad.size(), Shapes(samples.runs.size()));
   std::vector<double> floats;
   for (auto [i, run] : llvm::enumerate(samples.runs)) {
-    const bool mayFail = samples.fitter.isEdge(i);
+    const bool mayFail = samples.mayFail(i);
     auto stack = stackOf(op, run);
     std::vector<at::Tensor> given;
     for (Value gradient : gradients) {
@@ -465,8 +465,8 @@ llvm::Expected<BackwardRule> BackwardRules::make(OperatorOp op, ArrayRef<Value> 
   std::vector<const Recording *> alike;
   for (auto [i, recording] : llvm::enumerate(recordings)) {
     const bool isSame = recording && isAlike(*recording, *recordings[0]) &&
-                        (!samples.fitter.isEdge(i) || hasSameDimensions(*recording, *recordings[0]));
-    if (recording && !isSame && !samples.fitter.isEdge(i))
+                        (!samples.mayFail(i) || hasSameDimensions(*recording, *recordings[0]));
+    if (recording && !isSame && !samples.mayFail(i))
       return llvm::createStringError(
           "its backward pass calls other operators at other sizes; trace with sizes of 2 and more, or "
           "leave the dimensions out of --dynamic");

@@ -105,9 +105,11 @@ void Differentiator::findRequiresGrad() {
     // A gradient does not reach what an earlier request left.
     if (isa<ReadStateOp>(op))
       continue;
-    if (!usesAny(&op, requiresGrad) || (call && semanticsOf(call.getName()).stopsGradients))
+    const OpSemantics &semantics = call ? semanticsOf(call.getName()) : OpSemantics();
+    if (!usesAny(&op, requiresGrad) || semantics.stopsGradients)
       continue;
-    for (Value result : op.getResults()) {
+    const unsigned end = semantics.firstResultWithoutGradient.value_or(op.getNumResults());
+    for (Value result : op.getResults().take_front(end)) {
       const c10::IValue *value = exampleOf(result);
       if (!value || isAggregate(*value) || value->isGenericDict() || isDifferentiable({result, std::nullopt}))
         requiresGrad.insert(result);

@@ -41,9 +41,8 @@ namespace {
 /// Fits expressions to the values observed at all samples.
 class Generalizer {
 public:
-  Generalizer(MLIRContext *context, Samples &samples, InferredValues &result)
-      : context(context), fitter(samples.fitter), samples(samples.runs), fails(samples.fails),
-        result(result) {}
+  Generalizer(MLIRContext *context, Samples &given, InferredValues &result)
+      : context(context), given(given), fitter(given.fitter), samples(given.runs), result(result) {}
 
   void visit(Value value);
 
@@ -58,14 +57,12 @@ private:
     auto found = samples[i].values.find(current);
     return found == samples[i].values.end() ? nullptr : &found->second;
   }
-  bool isEdge(size_t i) const { return fitter.isEdge(i); }
-
   /// Fits `get(value)` over all samples; where nothing fits, over those at which the function runs. Strides
   /// of dimensions of size 1 have no meaning, so edges are left out for strides.
   template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
     std::vector<int64_t> observed;
     for (size_t i = 0; i < samples.size(); ++i) {
-      const c10::IValue *value = withEdges || !(isEdge(i) || fails[i]) ? valueAt(i) : nullptr;
+      const c10::IValue *value = withEdges || !given.mayFail(i) ? valueAt(i) : nullptr;
       observed.push_back(value ? get(*value) : DimFitter::kNotObserved);
     }
     SymbolicDim dim = fitter.fit(observed);
@@ -74,7 +71,7 @@ private:
     // What a slice takes of a table, say: the size that is asked for, up to that of the table, beyond which
     // the function fails.
     for (size_t i = fitter.requiredSamples(); i < samples.size(); ++i)
-      if (fails[i])
+      if (given.fails[i])
         observed[i] = DimFitter::kNotObserved;
     if (isRefined)
       dim = fitter.fit(observed);
@@ -93,9 +90,9 @@ private:
   void visitList(size_t length);
 
   MLIRContext *context;
+  const Samples &given;
   DimFitter &fitter;
   const std::vector<MetaInterpreter> &samples;
-  const std::vector<bool> &fails;
   InferredValues &result;
   Value current;
 };

@@ -37,6 +37,10 @@ struct Samples {
   /// there are none.
   bool refine(mlir::func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved);
 
+  /// True of samples at which the function, or an operator of it, need not run: edges, and those at which a
+  /// call fails.
+  bool mayFail(size_t i) const { return fitter.isEdge(i) || fails[i]; }
+
   DimFitter fitter;
   /// By sample of the fitter.
   std::vector<MetaInterpreter> runs;

@@ -46,10 +46,11 @@ void GradientFlow::follow(Operation *op) {
   for (Region &region : op->getRegions())
     for (Block &block : region)
       llvm::append_range(made, block.getArguments());
-  for (Value value : made) {
+  const std::optional<unsigned> end = semantics ? semantics->firstResultWithoutGradient : std::nullopt;
+  for (auto [number, value] : llvm::enumerate(made)) {
     if (takesRequest)
       dependingOnInputs.insert(value);
-    if (takesParameters && mayHaveGradient(value.getType()))
+    if (takesParameters && mayHaveGradient(value.getType()) && number < end.value_or(made.size()))
       requiringGrad.insert(value);
   }
 }

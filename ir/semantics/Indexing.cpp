@@ -178,6 +178,7 @@ void addIndexing(SemanticsTable &table) {
                                  .readsSparsely = true,
                                  .isLookup = true,
                                  .flops = nothing,
+                                 .frequencyScaling = "scale_grad_by_freq",
                                  .shardingRule = embedding});
   table.add({"aten.index"}, {.hasStaticResultTypes = true,
                              .readsSparsely = true,

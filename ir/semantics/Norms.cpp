@@ -240,7 +240,7 @@ void addNorms(SemanticsTable &table) {
   table.add({"aten._weight_norm"},
             {.hasStaticResultTypes = true, .flops = perInputElement, .shardingRule = weightNorm});
   table.add({"aten._native_batch_norm_legit_functional"},
-            {.hasStaticResultTypes = true, .flops = severalPerElement});
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .firstResultWithoutGradient = 3});
   table.add({"aten.batch_norm"},
             {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = batchNorm});
   table.add({"aten.max_pool1d",

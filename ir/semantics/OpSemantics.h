@@ -158,6 +158,10 @@ struct OpSemantics {
   std::optional<GemmShape> (*gemm)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// No gradient goes through the call.
   bool hasNoGradient = false;
+  /// The first of the results through which no gradient goes (new running statistics), if any.
+  std::optional<unsigned> firstResultWithoutGradient = std::nullopt;
+  /// Argument that, unless false, makes the gradient depend on how often an index occurs in the whole batch.
+  llvm::StringLiteral frequencyScaling = "";
   /// The kernels of its backward pass read rows of the result's gradient without gaps.
   bool needsContiguousGradient = false;
   /// Bytes that the kernels of GPUs save besides operands and results, where those of CPUs save more; null:

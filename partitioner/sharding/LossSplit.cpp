@@ -2,6 +2,7 @@
 #include "partitioner/sharding/LossSplit.h"
 #include "ir/Cleave.h"
 #include "ir/UsedValues.h"
+#include "ir/semantics/Shapes.h"
 #include "partitioner/sharding/BatchWalk.h"
 
 using namespace mlir;
@@ -229,6 +230,9 @@ std::optional<BatchObstacle> LossWalk::visit(Operation *op) {
     return std::nullopt;
   }
   auto call = dyn_cast<OperatorOp>(op);
+  const StringRef scaling = call ? semanticsOf(call.getName()).frequencyScaling : "";
+  if (!scaling.empty() && constantInt(call, scaling).value_or(1) && requiresGrad(op->getResult(0)))
+    return walk.obstacle(op, "divides gradients by how often an index occurs in all of");
   const auto reduction = call ? walk.reductionOf(call) : std::nullopt;
   Terms found;
   if (reduction && *reduction != Reduction::Other) {

@@ -372,7 +372,19 @@ class CastToBool(Scores):
         return {"loss": errors / (labels != -100).sum().bool()}
 
 
+class ByFrequency(Scores):
+    """Gradients of rows are divided by how often the batch has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(CLASSES, 8, scale_grad_by_freq=True)
+
+    def forward(self, x, labels):
+        return {"loss": functional.cross_entropy(self.scores(x + self.table(labels.clamp(min=0))).transpose(1, 2), labels)}
+
+
 @pytest.mark.parametrize("model, error", [
+    (ByFrequency, "aten.embedding divides gradients by how often an index occurs in all of dimension batch"),
     (PartlyContrastive, "takes every pair of positions in dimension batch"),
     (WithAddend, "aten.addmv reduces over dimension batch"),
     (CastToBool, "is not linear in sums and means over dimension batch"),

@@ -64,6 +64,14 @@ class Normalized(Classifier):
         self.head = nn.Linear(8, 5)
 
 
+class SharedNorm(Normalized):
+    """With one batch norm that is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.body[4] = self.body[1]
+
+
 class Logarithm(nn.Module):
     def forward(self, x):
         return x.log()
@@ -77,7 +85,7 @@ class Logarithms(Classifier):
         self.body.insert(0, Logarithm())
 
 
-SIZES = {Normalized: (3, 8, 8)}
+SIZES = {Normalized: (3, 8, 8), SharedNorm: (3, 8, 8)}
 
 
 def rows(model, count, seed=0):
@@ -231,9 +239,9 @@ def test_tied_weights(gpt2, without_decay):
     assert build().load_state_dict(found[1], strict=False).missing_keys == ["lm_head.weight"]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd(momentum=0.9)"])
-def test_batch_norm(optimizer, tmp_path):
-    module = traced(Normalized, tmp_path)
+@pytest.mark.parametrize("model, optimizer", [(Normalized, "adamw"), (Normalized, "sgd(momentum=0.9)"), (SharedNorm, "adamw")])
+def test_batch_norm(model, optimizer, tmp_path):
+    module = traced(model, tmp_path)
     compiled(tmp_path, "--optimizer", optimizer)
     make = torch.optim.AdamW if optimizer == "adamw" else functools.partial(torch.optim.SGD, momentum=0.9)
     expected = train_eagerly(module, batches_of(tmp_path), 50, make(module.parameters(), lr=1e-2))

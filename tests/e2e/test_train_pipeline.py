@@ -117,6 +117,13 @@ def test_the_mesh_that_the_forecast_chooses(options, trace_model, tmp_path):
         assert (plan["schedule"], plan["microbatches"]) == (forecast["schedule"], forecast["microbatches"])
 
 
+def test_the_mesh_is_chosen_without_what_forecasts_do_not_know(traced, tmp_path):  # noqa: F811
+    model = traced("hf:gpt2")
+    done = cleave("compile", model.path, "--inputs", model.inputs, "--train", "--mesh", "auto", "--devices", 2, "--recompute",
+                  "minimum-cut", "-o", tmp_path / "plan")
+    assert "chosen as if nothing were recomputed: forecasts do not know --recompute minimum-cut" in done.out + done.err
+
+
 def test_checkpoints_are_whole(traced, tmp_path):  # noqa: F811
     """Of one mesh, resumed on another: a tied weight has one optimizer state in the file, two in the stages."""
     model = traced("hf:gpt2")

@@ -12,7 +12,9 @@ from conftest import cleave, refused
 from test_gradients import MODELS, source_of
 
 SMALL = "num_hidden_layers=2,hidden_size=32,intermediate_size=64,num_attention_heads=4,vocab_size=128"
-MORE = {"hf:mixtral": f"{SMALL},num_key_value_heads=2,num_local_experts=4,output_router_logits=false",
+# Phi-3 with one key head: one weight has heads of queries, which ranks share out, and the keys and values, which all ranks have.
+MORE = {"hf:phi3": f"{SMALL},num_key_value_heads=1,pad_token_id=0",
+        "hf:mixtral": f"{SMALL},num_key_value_heads=2,num_local_experts=4,output_router_logits=false",
         "hf:mistral": f"{SMALL},num_key_value_heads=4", "hf:gpt_neox": SMALL}
 
 

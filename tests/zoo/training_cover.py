@@ -8,6 +8,7 @@ name. Each model adds one line of JSON to WORK/cover.jsonl; models that are ther
 import collections
 import itertools
 import json
+import math
 import random
 import re
 import shutil
@@ -47,7 +48,8 @@ def main():
         print(json.dumps(CoverCheck(options.one, options).result()))
         return
     file, more = ("product.jsonl", ["--product"]) if options.product else ("cover.jsonl", [])
-    seconds = SECONDS * (18 if options.product else 1)
+    product = math.prod(len(values) for values in AXES.values())
+    seconds = SECONDS * product // ROWS if options.product else SECONDS
     print(summary(sweep.run(options, __file__, file, seconds, status_line, more)))
 
 

@@ -6,6 +6,7 @@
 #include "tools/driver/base/ModelSource.h"
 #include "tools/driver/search/MeshSearch.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace cleave {
@@ -76,16 +77,20 @@ llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options)
   return TrainingForecaster(options).forecast(options.deviceMemory);
 }
 
+/// What forecasts take for the given --recompute. They know `selective` and `full` alone.
+static std::string forecastRecomputation(llvm::ArrayRef<std::string> given) {
+  if (given.empty())
+    return "auto";
+  const bool isKnown = given.size() == 1 && (given.front() == "full" || given.front() == "selective");
+  return isKnown ? given.front() : "none";
+}
+
 llvm::Expected<TrainingForecast> chooseTrainingMesh(CompileOptions &options) {
   CompileOptions forecasting = options;
   if (forecasting.mesh == "auto")
     forecasting.mesh = "pp=auto,tp=auto";
   const std::vector<std::string> given = options.gradients->recompute;
-  const bool isKnown = given.size() == 1 && (given.front() == "full" || given.front() == "selective");
-  forecasting.training = TrainingChoice{.recompute = isKnown         ? given.front()
-                                                     : given.empty() ? "auto"
-                                                                     : "none",
-                                        .zero = 0};
+  forecasting.training = TrainingChoice{.recompute = forecastRecomputation(given), .zero = 0};
   forecasting.gradients.reset();
   auto forecast = forecastTraining(forecasting);
   if (!forecast)
@@ -94,6 +99,10 @@ llvm::Expected<TrainingForecast> chooseTrainingMesh(CompileOptions &options) {
   options.mesh = llvm::formatv("pp={0},tp={1}", chosen.pipelineParallelSize, chosen.tensorParallelSize).str();
   options.microbatches = chosen.microbatches;
   options.schedule = chosen.pipelineParallelSize > 1 ? forecast->pipeline.schedule.name : "";
+  if (forecasting.training->recompute == "none")
+    forecast->notes.push_back(
+        "the mesh was chosen as if nothing were recomputed: forecasts do not know --recompute " +
+        llvm::join(given, ", "));
   if (given.empty() && chosen.training.recompute != Recompute::None)
     options.gradients->recompute = {nameOf(chosen.training.recompute).str()};
   return forecast;
