@@ -253,15 +253,10 @@ DimFitter::distinguishingSamples(const std::vector<int64_t> &observed) const {
   return {std::move(point)};
 }
 
-std::vector<llvm::StringMap<int64_t>> DimFitter::oneByOne(size_t i) const {
-  std::vector<std::string> names;
-  for (auto &entry : points.front())
-    names.push_back(entry.first().str());
-  llvm::sort(names);
-  std::vector<llvm::StringMap<int64_t>> result(names.size(), points.front());
-  for (auto [point, name] : llvm::zip(result, names))
-    point[name] = points[i].lookup(name);
-  return result;
+llvm::StringMap<int64_t> DimFitter::resized(llvm::StringRef name, int64_t size) const {
+  llvm::StringMap<int64_t> point = points.front();
+  point[name] = size;
+  return point;
 }
 
 void DimFitter::addSamples(const std::vector<llvm::StringMap<int64_t>> &more) {

@@ -53,9 +53,10 @@ public:
   /// that agree with it, or confirm the only one. Empty if no such expression agrees, or the samples were
   /// tried.
   std::vector<llvm::StringMap<int64_t>> distinguishingSamples(const std::vector<int64_t> &observed) const;
-  /// For sample `i`, one sample for each symbol, with that symbol at its size there and the others at their
-  /// example sizes.
-  std::vector<llvm::StringMap<int64_t>> oneByOne(size_t i) const;
+  /// The first sample, with another size of one dimension.
+  llvm::StringMap<int64_t> resized(llvm::StringRef name, int64_t size) const;
+  /// Sizes of a dimension are multiples of this.
+  int64_t stepOf(llvm::StringRef name) const { return limits.lookup(name).divisibleBy; }
   /// Adds the samples that are new.
   void addSamples(const std::vector<llvm::StringMap<int64_t>> &more);
 

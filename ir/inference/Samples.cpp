@@ -2,6 +2,7 @@
 #include "ir/inference/Samples.h"
 #include "mlir/IR/Builders.h"
 #include <ATen/Parallel.h>
+#include <utility>
 
 using namespace mlir;
 
@@ -25,13 +26,31 @@ void Samples::run(func::FuncOp function, const llvm::StringMap<int64_t> &sample)
                                [&](auto &failed) { return !runs.front().failures.count(failed.first); }));
 }
 
+void Samples::addTowardsEdges(func::FuncOp function) {
+  if (std::exchange(isTowardsEdges, true))
+    return;
+  SizeTable sizes;
+  for (auto &entry : fitter.samples().front())
+    sizes.emplace_back(entry.first().str(), entry.second);
+  llvm::sort(sizes);
+  const SizeSearch search(function, sizes, runs.front());
+  for (size_t i = fitter.requiredSamples(); i < runs.size(); ++i)
+    for (auto &[name, example] : sizes) {
+      if (!fails[i] || !fitter.isEdge(i))
+        continue;
+      const int64_t edge = fitter.samples()[i].lookup(name), step = fitter.stepOf(name);
+      const int64_t last = search.runsAt(name, edge) ? edge : search.lastTowards(name, edge, step);
+      for (int64_t size : {last, example + (last - example) / step / 2 * step})
+        fitter.addSamples({fitter.resized(name, size)});
+    }
+}
+
 bool Samples::refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
   size_t before = fitter.samples().size();
   for (const std::vector<int64_t> &observed : unresolved)
     fitter.addSamples(fitter.distinguishingSamples(observed));
-  for (size_t i = 0; i < before && !unresolved.empty(); ++i)
-    if (fails[i] && fitter.isEdge(i))
-      fitter.addSamples(fitter.oneByOne(i));
+  if (!unresolved.empty())
+    addTowardsEdges(function);
   for (size_t i = before; i < fitter.samples().size(); ++i)
     run(function, fitter.samples()[i]);
   return fitter.samples().size() > before;

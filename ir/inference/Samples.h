@@ -33,8 +33,8 @@ struct Samples {
           bool onlyTraced);
 
   /// Runs the function at further samples: those that distinguish the candidate expressions of `unresolved`
-  /// observations, and, where the function fails at an edge, each dimension alone at its size there. False if
-  /// there are none.
+  /// observations, and, where the function fails at an edge, each dimension alone at its size there, or else
+  /// at the last sizes towards it at which the function runs. False if there are none.
   bool refine(mlir::func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved);
 
   /// True of samples at which the function, or an operator of it, need not run: edges, and those at which a
@@ -49,6 +49,10 @@ struct Samples {
 
 private:
   void run(mlir::func::FuncOp function, const llvm::StringMap<int64_t> &sample);
+  /// Samples of each dimension alone, towards the edges at which the function fails.
+  void addTowardsEdges(mlir::func::FuncOp function);
+
+  bool isTowardsEdges = false;
 };
 
 /// Runs the function at the example sizes and, unless `onlyTraced`, at others at which it must run; see

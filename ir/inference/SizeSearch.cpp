@@ -32,6 +32,11 @@ static int64_t bisect(int64_t fails, int64_t runs, int64_t step, llvm::function_
   return runs;
 }
 
+int64_t SizeSearch::lastTowards(StringRef name, int64_t fails, int64_t multiple) const {
+  const auto example = llvm::find_if(sizes, [&](auto &entry) { return entry.first == name; });
+  return bisect(fails, example->second, multiple, [&](int64_t at) { return runsAt(name, at); });
+}
+
 int64_t SizeSearch::leastOf(StringRef name, int64_t size, int64_t multiple) const {
   auto runs = [&](int64_t at) { return runsAt(name, at); };
   if (size <= multiple || runs(multiple))

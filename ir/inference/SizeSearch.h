@@ -22,6 +22,12 @@ public:
   SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const MetaInterpreter &atExampleSizes)
       : function(function), sizes(sizes), atExampleSizes(atExampleSizes) {}
 
+  /// The size nearest to `fails`, of those from the example size to `fails`, at which the function runs; in
+  /// steps of `multiple`. `fails` is a size at which it does not.
+  int64_t lastTowards(llvm::StringRef name, int64_t fails, int64_t multiple) const;
+
+  /// True if the function runs at this size of the dimension, as at the example sizes.
+  bool runsAt(llvm::StringRef name, int64_t size) const;
   /// True if a run failed only where the run at the example sizes did.
   bool runsAsAtExampleSizes(const MetaInterpreter &run) const;
 
@@ -36,7 +42,6 @@ public:
   bool findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
 
 private:
-  bool runsAt(llvm::StringRef name, int64_t size) const;
   int64_t leastOf(llvm::StringRef name, int64_t size, int64_t multiple) const;
 
   mlir::func::FuncOp function;

@@ -296,6 +296,28 @@ def test_a_batch_that_is_cut_off_beside_a_table_of_positions_stays_whole(compile
     assert "batch" in error
 
 
+class Truncated(nn.Module):
+    """The mean of the first 20 of at most 50 positions, between sizes at which it is tried at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(50, 6))
+
+    def forward(self, x):
+        first = (x + self.table[: x.shape[1]])[:, :20]
+        return first.sum(1) / first.shape[1]
+
+
+def test_sizes_between_those_that_are_tried(compiler):
+    module = torch.jit.script(Truncated().eval())
+    compiler.compile(module, "--dynamic", "x=batch,length,_", x=torch.randn(4, 8, 6))
+    for length in (1, 8, 20, 21, 40, 50):
+        x = torch.randn(3, length, 6)
+        save_file({"x": x}, compiler.folder / "x.safetensors")
+        cleave("run", "model.plan", "--inputs", "x.safetensors", "--outputs", "y.safetensors", cwd=compiler.folder)
+        torch.testing.assert_close(load_file(compiler.folder / "y.safetensors")["output"], module(x), rtol=1e-5, atol=1e-5)
+
+
 def test_a_random_size_is_left_unknown(compiler):
     """Nothing is said about a tensor of a length that only running tells."""
     compiler.save(torch.jit.script(RandomShape()), {"x": X})
