@@ -14,6 +14,9 @@ using namespace mlir;
 
 namespace cleave {
 
+/// An attribute of modules whose outputs cleave-trace has marked (cleave_trace/marking.py).
+static constexpr char kMarkedAttribute[] = "cleave_outputs_are_marked";
+
 Location TorchScriptImporter::location() const {
   StringRef path = frames.empty() ? "" : StringRef(frames.back().path);
   return NameLoc::get(b.getStringAttr(path));
@@ -64,8 +67,8 @@ TorchScriptImporter::importGraph(const torch::jit::Graph &graph, ArrayRef<Bindin
   for (const torch::jit::Value *output : graph.outputs()) {
     Binding &result = scope.at(output);
     auto *value = std::get_if<Value>(&result);
-    // A tracer that marks module outputs has done so inside; otherwise the values that leave the module are
-    // marked.
+    // cleave-trace marks module outputs inside the module, those that are read; of other archives, the values
+    // that leave a module are taken for its outputs.
     if (value && isModuleCall && !frames.back().isMarked && isTensorLike(value->getType()) &&
         !frames.back().path.empty())
       result = b.create<BoundaryOp>(location(), value->getType(), *value, frames.back().path,
@@ -189,7 +192,8 @@ LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
       code->graph()->outputs().size() != node->outputs().size())
     return error() << "calls " << node->s(c10::attr::name) << " of " << object->path << " with "
                    << arguments.size() << " arguments, expected " << code->graph()->inputs().size();
-  auto results = importGraph(*code->graph(), arguments, Frame{path, object->path});
+  const bool isMarked = object->value.toObject()->type()->hasAttribute(kMarkedAttribute);
+  auto results = importGraph(*code->graph(), arguments, Frame{path, object->path, isMarked});
   if (failed(results))
     return failure();
   for (auto [output, result] : llvm::zip(node->outputs(), *results))

@@ -1,11 +1,15 @@
 """Every module's result is a capture point of the plan, and the plan is what it would be without."""
 
+import copy
 import re
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
+from capturing import recorded
+from cleave_trace import files, tracing
 from conftest import cleave
 
 MESHES = {
@@ -85,3 +89,52 @@ def test_calls_are_counted_and_points_are_writable(trace_model, tmp_path):
     assert split["block.up"] == split["block.drop"] == 1
     assert split["block"] is None
     assert [point["shape"] for point in points[:4]] == [[4, 12], [4, 12], [4, 8], [4, 8]]
+
+
+class Sized(nn.Module):
+    """Returns a size, and a number made of sizes, among its tensors; what it keeps is none of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.up(x)
+        self.kept = y * 2
+        return x.shape[1], y, x.shape[1] * 2 + 1, y.tanh()
+
+
+class Writes(nn.Module):
+    """Writes to its argument and returns nothing."""
+
+    def forward(self, x):
+        x.mul_(2)
+
+
+class Keeps(nn.Module):
+    """Reads what modules keep or write: of the first, all that it returns, too; of the second, nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.unread, self.writes = Sized(), Sized(), Writes()
+
+    def forward(self, x):
+        length, first, more, second = self.read(x)
+        self.unread(x)
+        x = first / length + second * more + self.read.kept + self.unread.kept
+        self.writes(x)
+        return x.sigmoid()
+
+
+def test_points_are_what_modules_return(tmp_path):
+    """Not numbers, which a trace has as tensors, nor what a module leaves elsewhere."""
+    torch.manual_seed(0)
+    module, x = Keeps().eval(), torch.randn(2, 3, 8)
+    files.write(tracing.trace(copy.deepcopy(module), x), tmp_path / "model.pt")
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=tmp_path)
+    cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--capture", "*", "--outputs", "found.safetensors", cwd=tmp_path)
+    found = load_file(tmp_path / "found.safetensors")
+    expected = recorded(module, lambda: module(x.clone()))
+    assert {name for name in found if name != "output"} == {"read", "read[1]", "read.up", "unread.up"}
+    for name in found:
+        torch.testing.assert_close(found[name], module(x.clone()) if name == "output" else expected[name], rtol=1e-5, atol=1e-6)

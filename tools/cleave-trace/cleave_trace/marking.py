@@ -23,11 +23,18 @@ from cleave_trace import trees
 CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
 
-def replace_forward(module, forward):
+# A class's attribute, and in the file one of the module: its outputs are marked, so that a value without a mark is none of them.
+MARKED = "cleave_outputs_are_marked"
+# Nodes of numbers that follow from the numbers among their inputs.
+ARITHMETIC = {f"aten::{name}" for name in (
+    "Float", "Int", "add", "ceil", "div", "floor", "floor_divide", "mul", "neg", "pow", "remainder", "round", "rsub", "sub", "trunc")}
+
+
+def replace_forward(module, forward, **attributes):
     """Gives `module` a subclass of its class with this `forward`; `module` keeps its identity and its class's name."""
     cls = type(module)
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    module.__class__ = type(cls.__name__, (cls,), {"forward": forward, **names})
+    module.__class__ = type(cls.__name__, (cls,), {"forward": forward, **names, **attributes})
 
 
 def alias(value, numbers=None):
@@ -37,6 +44,8 @@ def alias(value, numbers=None):
     """
     numbers = numbers or itertools.count(1)
     if isinstance(value, torch.Tensor):
+        if is_size(value):
+            return value
         for _ in range(next(numbers)):
             value = torch.ops.aten.alias(value)
         return value
@@ -49,6 +58,26 @@ def alias(value, numbers=None):
         items = [alias(item, numbers) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
+
+
+def is_size(tensor):
+    """True of a size, or a number made of sizes, which a trace has as a tensor and the module returns as a number."""
+    if tensor.dim() or not torch.jit.is_tracing():
+        return False
+
+    def follows(value):
+        """From sizes: True; from constants alone: None."""
+        node = value.node()
+        if node.kind() in ("aten::size", "aten::numel"):
+            return True
+        if node.kind() == "prim::Constant":
+            return None
+        if node.kind() not in ARITHMETIC and node.kind() != "prim::NumToTensor":
+            return False
+        found = {follows(operand) for operand in node.inputs()}
+        return False if False in found else True if True in found else None
+
+    return bool(follows(torch._C._get_value_trace(tensor)))
 
 
 def rename_reserved(root):
@@ -77,14 +106,24 @@ def mark_outputs(root):
 
     A trace keeps only the values that escape a module, and calls a value by the innermost module that made it. With
     the mark, each module's own output is there, under the module's own name. The module's own forward hooks, which may
-    change its output, run in front of the mark: the tracer's scope of a module ends before they would.
+    change its output, run in front of the mark: the tracer's scope of a module ends before they would. `keep_marked` says
+    in the trace which modules are marked: of one whose outputs nobody reads, no mark is left.
     """
     for module in list(root.modules()):
         has_own_forward = "forward" in vars(module)
         if module is root or has_own_forward or isinstance(module, (*CONTAINERS, torch.jit.ScriptModule)):
             continue
         hooks, module._forward_hooks = module._forward_hooks, OrderedDict()
-        replace_forward(module, marked(type(module).forward, hooks))
+        replace_forward(module, marked(type(module).forward, hooks), **{MARKED: True})
+
+
+def keep_marked(root, script):
+    """Gives the modules of a trace of `root` the attribute MARKED if their outputs are marked. Returns the trace."""
+    modules = dict(root.named_modules(remove_duplicate=False))
+    for path, traced in script.named_modules():
+        if getattr(type(modules[path]), MARKED, False):
+            traced._c._register_attribute(MARKED, torch._C.BoolType.get(), True)
+    return script
 
 
 def marked(forward, hooks):

@@ -130,8 +130,9 @@ def trace(module, example, seed=0, train=False):
         functions = marking.functions_inlined(gradients.check_function if train else None)
         own_gradients = gradients.tracing_gradients() if train else contextlib.nullcontext()
         with functions, no_fused_layers(), properties_unread(), shallowest_paths(module), own_gradients:
-            return answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
-                          "TorchScript cannot trace the module", seed)
+            script = answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
+                            "TorchScript cannot trace the module", seed)
+            return marking.keep_marked(module, script)
 
     with notes.fixed_values(module) as fixed:
         script = record(values)
