@@ -69,6 +69,12 @@ BatchWalk::BatchWalk(func::FuncOp function, StringRef name, bool allowsRandom)
     : function(function), name(name), shapes(probeShapes(function).resized(name, kProbeSize)),
       allowsRandom(allowsRandom), permutation(name, shapes) {}
 
+/// The outermost factor of a dimension, in which the batch is; one of size 1 orders nothing.
+static unsigned outermostFactor(const OpShardingRule &rule, const OpShardingRule::Dim &dim) {
+  auto found = llvm::find_if(dim, [&](unsigned factor) { return rule.factors[factor].size != 1; });
+  return found == dim.end() ? dim.front() : *found;
+}
+
 bool BatchWalk::holds(Value value) const { return mentions(value.getType(), name) || lists.count(value); }
 
 /// True if dimension `dim` of the tensor is exactly the batch, so that index n is sample n.
@@ -145,7 +151,7 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const OpShardingRule &ru
   };
   if (llvm::any_of(rule.indexedDims, isOwnSample))
     return std::nullopt;
-  unsigned found = rule.operands[i][*dim].front();
+  unsigned found = outermostFactor(rule, rule.operands[i][*dim]);
   if (rule.factors[found].kind != FactorKind::PassThrough)
     return obstacle(op, describe(rule.factors[found].kind));
   if (factor && *factor != found)
@@ -189,9 +195,10 @@ BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const OpShardingRule &ru
     auto isHere = [&](const OpShardingRule::Dim &dim) {
       if (dim.empty())
         return false;
-      return factor ? dim.front() == *factor
-                    : rule.factors[dim.front()].size % kProbeSize == 0 &&
-                          rule.factors[dim.front()].kind == FactorKind::Broadcast;
+      const unsigned own = outermostFactor(rule, dim);
+      return factor ? own == *factor
+                    : rule.factors[own].size % kProbeSize == 0 &&
+                          rule.factors[own].kind == FactorKind::Broadcast;
     };
     auto found = llvm::find_if(dims, isHere);
     if (found == dims.end())
@@ -287,7 +294,7 @@ std::optional<Reduction> BatchWalk::reductionOf(OperatorOp op) const {
     if (!dim || i >= rule->operands.size() || *dim >= rule->operands[i].size() ||
         rule->operands[i][*dim].empty())
       return std::nullopt;
-    const unsigned own = rule->operands[i][*dim].front();
+    const unsigned own = outermostFactor(*rule, rule->operands[i][*dim]);
     if (rule->factors[own].kind != FactorKind::Reduce || factor.value_or(own) != own)
       return std::nullopt;
     factor = own;

@@ -13,6 +13,20 @@ func.func @softmax_over_samples(%x: !x) -> !x attributes {cleave.symbols = {batc
 
 // -----
 
+// Samples are the channels of one group.
+!x = tensor<6x?x8xf32, #cleave.layout<dims = ["6", "batch", "8"]>>
+func.func @group_of_samples(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %one = cleave.constant(1 : i64) : i64
+  %none = cleave.constant(unit) : none
+  %small = cleave.constant(1.0e-5 : f64) : f64
+  %no = cleave.constant(false) : i1
+  // expected-error @below {{aten.group_norm needs the whole of dimension batch}}
+  %0 = aten.group_norm(%x, %one, %none, %none, %small, %no) : (!x, i64, none, none, f64, i1) -> !x
+  return %0 : !x
+}
+
+// -----
+
 !x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
 func.func @mean_over_samples(%x: !x) -> tensor<8xf32> attributes {cleave.symbols = {batch = 4}} {
   %zero = cleave.constant([0]) : !cleave.list<i64>

@@ -181,6 +181,13 @@ def all_zero(tensor, generator):
     return torch.zeros_like(tensor) if is_integral(tensor) and is_constant(tensor) and not is_padding else None
 
 
+def all_equal(tensor, generator):
+    """For an integer of each sample, such as its length: all are the one in their middle."""
+    if not is_integral(tensor) or tensor.dim() < 1 or tensor.numel() > len(tensor) or is_mask(tensor):
+        return None
+    return torch.full_like(tensor, tensor.median())
+
+
 def zeros_replaced(tensor, generator):
     """For floating-point zeros, such as additive masks and first states."""
     if not tensor.is_floating_point() or tensor.any():
@@ -280,10 +287,11 @@ KINDS = {
     RANDOM: random_values, "permuted": permuted, "reflected": reflected, "halved": halved, "end hidden": end_hidden,
     "beginning hidden": beginning_hidden, "samples shortened": samples_shortened, "a sample hidden": sample_hidden,
     "flag inverted": flag_inverted, "zeros replaced": zeros_replaced, "half plus 1": half_plus_one, "all plus 1": all_plus_one,
-    "lengths shortened": lengths_shortened, "all 0": all_zero, "negated": negated, "doubled": doubled, "enlarged": enlarged,
-    "number plus 1": number_plus_one, "rolled by a third": rolled_by_a_third, "shifted by one": shifted_by_one,
-    "last two swapped": last_two_swapped, "last two reshaped": last_two_reshaped, "segment ends moved": segment_ends_moved,
-    REVERSED: samples_reversed, **{f"set to {number}": set_to(number) for number in range(NUMBERS)}}
+    "lengths shortened": lengths_shortened, "all 0": all_zero, "all equal": all_equal, "negated": negated, "doubled": doubled,
+    "enlarged": enlarged, "number plus 1": number_plus_one, "rolled by a third": rolled_by_a_third,
+    "shifted by one": shifted_by_one, "last two swapped": last_two_swapped, "last two reshaped": last_two_reshaped,
+    "segment ends moved": segment_ends_moved, REVERSED: samples_reversed,
+    **{f"set to {number}": set_to(number) for number in range(NUMBERS)}}
 
 
 def changed(example, kind, seed, only=None):
