@@ -9,6 +9,7 @@
 #include "codegen/plan/PlanQueries.h"
 #include "codegen/plan/Schedule.h"
 #include "ir/Signature.h"
+#include "ir/autograd/LossAttributes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/memory/Microbatch.h"
@@ -109,6 +110,8 @@ std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function,
     output->index = source.getResultNumber();
     signature->outputs.push_back(std::move(output));
   }
+  if (auto clipNorm = function->getAttrOfType<FloatAttr>(kClipNormAttr))
+    signature->clip_norm = clipNorm.getValueAsDouble();
   return signature;
 }
 

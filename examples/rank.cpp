@@ -1,4 +1,4 @@
-// The same as a process a rank: torchrun --nproc-per-node 2 --no-python rank PLAN INPUTS.safetensors
+// The same as one process per rank: torchrun --nproc-per-node 2 --no-python rank PLAN INPUTS.safetensors
 // OUTPUTS.safetensors
 #include "cleave/runtime/Session.h"
 #include "cleave/runtime/SignatureInputs.h"

@@ -46,6 +46,8 @@ inline constexpr llvm::StringLiteral kTrainedAttr = "cleave.trained";
 
 /// On an operation: the number of its pipeline stage, an integer.
 inline constexpr llvm::StringLiteral kStageIndexAttr = "cleave.stage_index";
+/// The number of its pipeline stage (kStageIndexAttr); nothing if it has none.
+std::optional<int64_t> stageIndexOf(mlir::Operation *op);
 
 /// The phase of a training step that the operation belongs to (`cleave.phase`).
 Phase phaseOf(mlir::Operation *op);

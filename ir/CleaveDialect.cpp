@@ -50,6 +50,11 @@ Phase phaseOf(Operation *op) {
   return phase ? phase.getValue() : Phase::Forward;
 }
 
+std::optional<int64_t> stageIndexOf(Operation *op) {
+  auto stage = op->getAttrOfType<IntegerAttr>(kStageIndexAttr);
+  return stage ? std::optional(stage.getInt()) : std::nullopt;
+}
+
 StringRef modulePath(Operation *op) { return modulePath(op->getLoc()); }
 
 /// True if `type` can be a rank's part of a tensor with this sharding.

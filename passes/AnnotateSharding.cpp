@@ -1,7 +1,7 @@
 //===- AnnotateSharding.cpp - Decides which weights are sharded -----------===//
 #include "ir/NearestName.h"
 #include "ir/ParkedObserves.h"
-#include "partitioner/graph/JointFunction.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -22,12 +22,12 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     ParkedObserves parked(getOperation());
     if (tp < 2)
       return;
-    auto joint = JointFunction::of(getOperation());
-    if (failed(joint))
+    auto merged = MergedSignatures::of(getOperation());
+    if (failed(merged))
       return signalPassFailure();
-    if (!*joint)
+    if (!*merged)
       return;
-    func::FuncOp function = (*joint)->get();
+    func::FuncOp function = (*merged)->get();
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(tp)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
@@ -66,7 +66,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
                     "way; give another style, or replicate");
     if (failed(checkSplits(function, decision)))
       return signalPassFailure();
-    write(**joint, decision);
+    write(**merged, decision);
   }
 
   /// Fails if the ranks are more than any of the weights can be split over, so that each would hold all of
@@ -110,9 +110,9 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
            (others ? " and " + std::to_string(others) + " more" : "");
   }
 
-  void write(JointFunction &joint, const ShardingDecision &decision) {
+  void write(MergedSignatures &merged, const ShardingDecision &decision) {
     Builder b(&getContext());
-    for (func::FuncOp function : joint.getFunctions())
+    for (func::FuncOp function : merged.getFunctions())
       function->setAttr(kTensorParallelSizeAttr, b.getI64IntegerAttr(tp));
     llvm::DenseMap<Operation *, SeedAttr> seeds;
     for (auto [order, seed] : llvm::enumerate(decision.seeds))
@@ -131,9 +131,9 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     DenseI64ArrayAttr limits;
     if (memory > 0)
       limits = b.getDenseI64ArrayAttr({decision.memoryLimitRange.least, decision.memoryLimitRange.tooLarge});
-    joint.copyBack();
+    merged.copyBack();
     setDecision<ShardingDecisionAttr>(
-        joint.getFunctions().front(),
+        merged.getFunctions().front(),
         ShardingDecisionAttr::get(&getContext(), b.getArrayAttr(groups),
                                   b.getDenseF64ArrayAttr({decision.seconds, decision.secondsLowerBound}),
                                   limits));

@@ -77,9 +77,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     } else if (obstacle) {
       reason = b.getStringAttr(obstacle->describe());
     }
-    setDecision<ScheduleAttr>(function, ScheduleAttr::get(b.getContext(), ranks, dp, count, split, reason,
-                                                          b.getDenseF64ArrayAttr(seconds),
-                                                          order.empty() ? StringAttr() : b.getStringAttr(order)));
+    setDecision<ScheduleAttr>(function,
+                              ScheduleAttr::get(b.getContext(), ranks, dp, count, split, reason,
+                                                b.getDenseF64ArrayAttr(seconds),
+                                                order.empty() ? StringAttr() : b.getStringAttr(order)));
     setDecision<TargetAttr>(function, describe(*target, devices, width));
   }
 
@@ -138,10 +139,9 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     auto cut = decisionOf<CutAttr>(getOperation());
     SmallVector<double> seconds(cut ? cut.getSeconds().size() : 1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
-      if (auto stage = op.getAttrOfType<IntegerAttr>(kStageIndexAttr)) {
-        seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));
-        seconds[stage.getInt()] +=
-            operationSeconds(&op, shapes, groups.kinds[groups.ranks[stage.getInt() % ranks].kind]);
+      if (auto stage = stageIndexOf(&op)) {
+        seconds.resize(std::max<size_t>(seconds.size(), *stage + 1));
+        seconds[*stage] += operationSeconds(&op, shapes, groups.kinds[groups.ranks[*stage % ranks].kind]);
       }
     return seconds;
   }

@@ -5,7 +5,7 @@
 #include "partitioner/cutting/StageCutter.h"
 #include "partitioner/cutting/StageStarts.h"
 #include "partitioner/cutting/TrainingStages.h"
-#include "partitioner/graph/JointFunction.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/STLExtras.h"
@@ -24,12 +24,12 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
 
   void runOnOperation() override {
     ParkedObserves parked(getOperation());
-    auto joint = JointFunction::of(getOperation());
-    if (failed(joint))
+    auto merged = MergedSignatures::of(getOperation());
+    if (failed(merged))
       return signalPassFailure();
-    if (!*joint)
+    if (!*merged)
       return;
-    func::FuncOp function = (*joint)->get();
+    func::FuncOp function = (*merged)->get();
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(stages)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
@@ -39,7 +39,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     std::optional<TrainingStages> training = stages > 1 ? TrainingStages::of(function) : std::nullopt;
     const PipelineDeviceGroups places(*target, ranks ? ranks : stages, tensorParallelSize * dp,
                                       tensorParallelSize);
-    ModelGraph model = buildModelGraph(training ? training->forward() : function, places.kinds, stages);
+    ModelGraph model =
+        buildModelGraph(training ? training->forwardFunction() : function, places.kinds, stages);
     if (training)
       priceBackward(model, *training, ExampleShapes(function), places);
     CutRequest request;
@@ -64,25 +65,26 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     if (!knowsLinks(places, request.stages))
       proof = leaveOutReceives(model.graph, *cut) ? "exact: meets the lower bound"
                                                   : "not proven: links between stages differ";
-    mark(**joint, model, *cut, training);
-    if (signaturesOf(function) == 1)
+    mark(**merged, model, *cut, training);
+    if (signatureCountOf(function) == 1)
       return report(function, *cut, model, proof);
-    for (auto [index, own] : llvm::enumerate((*joint)->getFunctions()))
+    for (auto [index, own] : llvm::enumerate((*merged)->getFunctions()))
       report(own, cutOf(function, index, places, request, model, *cut), model, /*proof=*/"");
   }
 
   /// The cut as one of several functions sees it.
-  static StageCut cutOf(func::FuncOp joint, unsigned signature, const PipelineDeviceGroups &places,
+  static StageCut cutOf(func::FuncOp merged, unsigned signature, const PipelineDeviceGroups &places,
                         const CutRequest &request, const ModelGraph &model, const StageCut &cut) {
-    const ExampleShapes shapes(joint);
+    const ExampleShapes shapes(merged);
     auto secondsOf = [&](Operation *op, uint32_t kind) {
-      return signatureOf(op) == signature ? operationSeconds(op, shapes, places.kinds[kind]) / frequencyOf(op)
-                                          : 0;
+      return signatureIndexOf(op) == signature
+                 ? operationSeconds(op, shapes, places.kinds[kind]) / frequencyOf(op)
+                 : 0;
     };
     StageGraph own = model.pricedBy(secondsOf, [&](Value value) { return bytesSent(value, shapes); });
     std::vector<StageGraph::Value> values;
     for (auto [value, source] : llvm::zip(own.values, model.values))
-      if (signatureOf(source.getDefiningOp()) == signature)
+      if (signatureIndexOf(source.getDefiningOp()) == signature)
         values.push_back(value);
     own.values = std::move(values);
     StageCut result = describeCut(own, request, cut.stageOf);
@@ -150,16 +152,16 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   }
 
   /// Writes the stage of each operation.
-  static void mark(JointFunction &joint, const ModelGraph &model, const StageCut &cut,
+  static void mark(MergedSignatures &merged, const ModelGraph &model, const StageCut &cut,
                    std::optional<TrainingStages> &training) {
-    Builder b(joint.get().getContext());
-    joint.get().walk([](Operation *op) { op->removeDiscardableAttr(kStageIndexAttr); });
+    Builder b(merged.get().getContext());
+    merged.get().walk([](Operation *op) { op->removeDiscardableAttr(kStageIndexAttr); });
     for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
       for (Operation *op : ops)
         (training ? training->originalOf(op) : op)->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
     if (training)
       training->assignBackward();
-    joint.copyBack();
+    merged.copyBack();
   }
 
   /// \param proof  empty if nothing was proven of the function's own cut.

@@ -131,8 +131,9 @@ static void setArgument(OperatorOp op, StringRef name, Value value) {
 /// Replaces constant sizes by per-rank ones.
 void Partitioner::localizeSizes(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
-  ShardingAttr result = planned.split.results[0];
-  StringRef name = semanticsOf(op.getName()).sizes;
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  ShardingAttr result = planned.split.results[semantics.sizesResult];
+  StringRef name = semantics.sizes;
   Value sizes = name.empty() ? Value() : op.getArgument(name);
   if (!sizes || !result)
     return;

@@ -1,6 +1,6 @@
 //===- PropagateSharding.cpp - From sharded weights to all tensors --------===//
 #include "ir/ParkedObserves.h"
-#include "partitioner/graph/JointFunction.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -33,12 +33,12 @@ struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (failed(checkShardings(function)))
         return signalPassFailure();
-    auto joint = JointFunction::of(getOperation());
-    if (failed(joint))
+    auto merged = MergedSignatures::of(getOperation());
+    if (failed(merged))
       return signalPassFailure();
-    if (!*joint)
+    if (!*merged)
       return;
-    func::FuncOp function = (*joint)->get();
+    func::FuncOp function = (*merged)->get();
     unsigned ranks = tensorParallelSizeOf(function);
     if (ranks < 2)
       return;
@@ -54,7 +54,7 @@ struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
     }
     for (auto &[tensor, sharding] : shardings.all())
       setSharding(tensor, sharding);
-    (*joint)->copyBack();
+    (*merged)->copyBack();
   }
 };
 } // namespace

@@ -12,18 +12,6 @@ namespace cleave {
 #define GEN_PASS_DEF_RECOMPUTE
 #include "passes/Passes.h.inc"
 
-static StringRef nameOf(RecomputeKind kind) {
-  switch (kind) {
-  case RecomputeKind::Full:
-    return "full";
-  case RecomputeKind::Selective:
-    return "selective";
-  case RecomputeKind::MinimumCut:
-    return "minimum-cut";
-  }
-  llvm_unreachable("unknown kind");
-}
-
 /// Segment of what is in no list of modules, such as embeddings and the loss.
 static constexpr llvm::StringLiteral kOutsideLists = "<outside lists>";
 
@@ -55,8 +43,9 @@ struct Recompute : impl::RecomputeBase<Recompute> {
       auto isShorter = [](StringRef a, StringRef b) { return a.size() < b.size(); };
       const auto example = std::max_element(paths.begin(), paths.end(), isShorter);
       return getOperation().emitError()
-             << "modules to recompute: found \"" << text << "\", which matches none, expected a module as "
-             << (example == paths.end() ? "" : *example) << ", with * and ?, or full, selective, minimum-cut";
+             << "modules to recompute: found \"" << text << "\", which matches no module, expected full, "
+             << "selective, minimum-cut, or the path of a module, such as "
+             << (example == paths.end() ? "" : *example) << ", in which * and ? are wildcards";
     }
     return success();
   }

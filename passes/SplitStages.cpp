@@ -64,14 +64,9 @@ public:
     return success();
   }
 
-  static std::optional<int64_t> stageOf(Operation *op) {
-    auto attribute = op->getAttrOfType<IntegerAttr>(kStageIndexAttr);
-    return attribute ? std::optional<int64_t>(attribute.getInt()) : std::nullopt;
-  }
-
 private:
   static std::optional<Unit> unitOf(Operation *op) {
-    auto stage = stageOf(op);
+    auto stage = stageIndexOf(op);
     return stage ? std::optional(Unit{*stage, phaseOf(op)}) : std::nullopt;
   }
 
@@ -302,7 +297,7 @@ struct SplitStages : impl::SplitStagesBase<SplitStages> {
     auto cut = decisionOf<CutAttr>(getOperation());
     int64_t last = cut ? cut.getSeconds().size() - 1 : -1;
     for (Operation &op : block) {
-      auto stage = StageSplitter::stageOf(&op);
+      auto stage = stageIndexOf(&op);
       if (stage && (*stage < 0 || *stage >= kMaxStages)) {
         op.emitError() << "found stage " << *stage << ", expected 0 to " << kMaxStages - 1;
         return signalPassFailure();

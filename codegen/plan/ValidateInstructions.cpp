@@ -5,6 +5,7 @@
 #include "codegen/plan/ProgramCheck.h"
 #include "codegen/plan/Schedule.h"
 #include "llvm/Support/SaveAndRestore.h"
+#include <cmath>
 
 namespace cleave::plan {
 
@@ -144,6 +145,12 @@ Error ProgramCheck::checkWeightUpdate(const Instruction &instruction) {
   if (!sums.count(instruction.operands[0]))
     return refuse("takes a gradient that is no sum over the step");
   const OptimizerConfig &config = *instruction.optimizer;
+  for (double number : {config.weight_decay, config.momentum, config.epsilon})
+    if (!std::isfinite(number) || number < 0)
+      return refuse("is a step of an optimizer with an option that is no finite number of 0 or more");
+  for (double beta : {config.beta1, config.beta2})
+    if (!(beta >= 0 && beta < 1))
+      return refuse("is a step of an optimizer with a beta that is not from 0 to below 1");
   const size_t wanted = config.optimizer != Optimizer::Sgd ? 2 : config.momentum != 0 ? 1 : 0;
   if (config.states.size() != wanted)
     return refuse("is a step of an optimizer with " + Twine(config.states.size()) + " states, expected " +

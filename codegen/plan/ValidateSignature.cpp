@@ -4,6 +4,7 @@
 #include "codegen/plan/Schedule.h"
 #include "codegen/plan/ValidateParts.h"
 #include "llvm/ADT/StringSet.h"
+#include <cmath>
 
 namespace cleave::plan {
 
@@ -116,6 +117,8 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     if (Error error = checkWitnessed(where + ", symbol '" + symbol->name + "'", *symbol))
       return error;
   }
+  if (!std::isfinite(signature.clip_norm) || signature.clip_norm < 0)
+    return invalid(where, "the norm to which its gradients are clipped is no finite number of 0 or more");
   std::vector<int64_t> traced = tracedSizes(signature);
   if (Error error = checkInputs(where, signature, traced))
     return error;

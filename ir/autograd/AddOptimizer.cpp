@@ -123,17 +123,17 @@ private:
   /// An operation of the current stage and phase.
   template <typename Op, typename... Arguments> Op create(Location where, Arguments &&...arguments) {
     auto op = b.create<Op>(where, std::forward<Arguments>(arguments)...);
-    place(op);
+    setStageAndPhase(op);
     return op;
   }
-  void place(Operation *op) {
+  void setStageAndPhase(Operation *op) {
     op->setAttr(PhaseAttr::name, PhaseAttr::get(b.getContext(), phase));
     if (hasStages)
       op->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
   }
   Value call(StringRef name, ValueRange operands) {
     Operation *op = OperatorOp::create(b, location, name, operands, UnknownTensorType::get(b.getContext()));
-    place(op);
+    setStageAndPhase(op);
     return op->getResult(0);
   }
   Value readSum(Location where, StringRef name, Type type, ShardingAttr shard = {}) {
@@ -164,13 +164,13 @@ private:
   /// True unless an option exempts it by one of its names.
   bool usesWeightDecay(ParamOp weight) const;
   /// The gradients that are counted in the current stage.
-  SmallVector<std::pair<TrainedWeight *, Value>> gradientsHere();
+  SmallVector<std::pair<TrainedWeight *, Value>> gradientsOfStage();
   /// What a rank's shard of the weight's gradient counts in the norm: of indices that several ranks have, as
   /// the keys of a head that they share, those of the first.
-  Value firstHeld(ParamOp weight, Value gradient);
-  /// The norms of these, of whole gradients and of shards.
+  Value countedOnce(ParamOp weight, Value gradient);
+  /// Norms of gradients that the tensor-parallel ranks have replicated, and of their shards of the others.
   struct Norms {
-    SmallVector<Value> whole, parts;
+    SmallVector<Value> replicated, sharded;
   };
   Norms normsOf(ArrayRef<std::pair<TrainedWeight *, Value>> gradients);
   /// Their squares, summed over tensor-parallel ranks.
@@ -206,23 +206,18 @@ bool TrainingStepBuilder::usesWeightDecay(ParamOp weight) const {
          !(weight.getAliases() && llvm::any_of(*weight.getAliases(), isExempt));
 }
 
-static std::optional<int64_t> stageOf(Operation *op) {
-  auto stage = op->getAttrOfType<IntegerAttr>(kStageIndexAttr);
-  return stage ? std::optional(stage.getInt()) : std::nullopt;
-}
-
 SmallVector<int64_t, 1> TrainingStepBuilder::stagesThatUse(Value value) {
   std::set<int64_t> found;
-  SmallVector<Operation *> open(value.getUsers());
+  SmallVector<Operation *> pending(value.getUsers());
   llvm::SmallPtrSet<Operation *, 8> seen;
-  while (!open.empty()) {
-    Operation *user = function.getBody().front().findAncestorOpInBlock(*open.pop_back_val());
+  while (!pending.empty()) {
+    Operation *user = function.getBody().front().findAncestorOpInBlock(*pending.pop_back_val());
     if (!seen.insert(user).second)
       continue;
-    if (auto own = stageOf(user))
+    if (auto own = stageIndexOf(user))
       found.insert(*own);
     else // Each stage has it for itself.
-      open.append(user->user_begin(), user->user_end());
+      pending.append(user->user_begin(), user->user_end());
   }
   SmallVector<int64_t, 1> kept;
   auto isOnSameRank = [&](int64_t a, int64_t b) { return options.ranks && (a - b) % options.ranks == 0; };
@@ -241,8 +236,8 @@ LogicalResult TrainingStepBuilder::findSums() {
     return function.emitError() << "found no sum of a loss, expected a function with gradients; run "
                                 << "differentiate and accumulate-gradients first";
   lossType = loss.getValue().getType();
-  hasStages = stageOf(loss).has_value();
-  lossStage = stageOf(loss).value_or(0);
+  hasStages = stageIndexOf(loss).has_value();
+  lossStage = stageIndexOf(loss).value_or(0);
   if (AccumulateOp normalizer = sums.lookup(trainingStateName(function, kNormalizerSum)))
     normalizerType = normalizer.getValue().getType();
   stages.insert(lossStage);
@@ -254,7 +249,7 @@ LogicalResult TrainingStepBuilder::findSums() {
   return success();
 }
 
-SmallVector<std::pair<TrainedWeight *, Value>> TrainingStepBuilder::gradientsHere() {
+SmallVector<std::pair<TrainedWeight *, Value>> TrainingStepBuilder::gradientsOfStage() {
   SmallVector<std::pair<TrainedWeight *, Value>> found;
   for (TrainedWeight &trained : weights)
     if (phase == Phase::Norm ? trained.stages.front() == stage : llvm::is_contained(trained.stages, stage))
@@ -270,21 +265,21 @@ Value TrainingStepBuilder::normOfNorms(ArrayRef<Value> norms) {
 }
 
 /// By rank, the ranges of its shard that no lower rank has, too, as pairs of start and length in the shard.
-static SmallVector<SmallVector<int64_t>> firstHeldRanges(ShardingAttr shard) {
+static SmallVector<SmallVector<int64_t>> uncountedRanges(ShardingAttr shard) {
   std::vector<bool> isHeld(shard.getSize());
   SmallVector<SmallVector<int64_t>> found;
   for (DenseI64ArrayAttr rank : shard.getRanks()) {
     SmallVector<int64_t> &own = found.emplace_back();
-    int64_t place = 0;
+    int64_t offset = 0;
     for (size_t i = 0; i + 1 < size_t(rank.size()); i += 2)
-      for (int64_t index = rank[i]; index < rank[i] + rank[i + 1]; ++index, ++place) {
+      for (int64_t index = rank[i]; index < rank[i] + rank[i + 1]; ++index, ++offset) {
         if (isHeld[index])
           continue;
         isHeld[index] = true;
-        if (!own.empty() && own[own.size() - 2] + own.back() == place)
+        if (!own.empty() && own[own.size() - 2] + own.back() == offset)
           ++own.back();
         else
-          own.append({place, 1});
+          own.append({offset, 1});
       }
     if (own.empty())
       own = {0, 0};
@@ -292,14 +287,14 @@ static SmallVector<SmallVector<int64_t>> firstHeldRanges(ShardingAttr shard) {
   return found;
 }
 
-Value TrainingStepBuilder::firstHeld(ParamOp weight, Value gradient) {
+Value TrainingStepBuilder::countedOnce(ParamOp weight, Value gradient) {
   ShardingAttr shard = weight.getShardAttr();
   const auto extents = shard.getExtents();
   if (std::accumulate(extents.begin(), extents.end(), int64_t(0)) == shard.getSize())
     return gradient;
   const Type ints = ListType::get(b.getContext(), b.getI64Type());
   SmallVector<Attribute> ranges;
-  for (ArrayRef<int64_t> own : firstHeldRanges(shard))
+  for (ArrayRef<int64_t> own : uncountedRanges(shard))
     ranges.push_back(b.getI64ArrayAttr(own));
   const Value ofRank = create<PerRankOp>(location, ints, b.getArrayAttr(ranges));
   return call("spmd.shard",
@@ -312,9 +307,9 @@ TrainingStepBuilder::normsOf(ArrayRef<std::pair<TrainedWeight *, Value>> gradien
   for (auto [trained, gradient] : gradients) {
     const bool isFloat64 = cast<RankedTensorType>(gradient.getType()).getElementType().isF64();
     if (trained->weight.getShard())
-      norms.parts.push_back(norm(firstHeld(trained->weight, gradient), isFloat64));
+      norms.sharded.push_back(norm(countedOnce(trained->weight, gradient), isFloat64));
     else
-      norms.whole.push_back(norm(gradient, isFloat64));
+      norms.replicated.push_back(norm(gradient, isFloat64));
   }
   return norms;
 }
@@ -322,12 +317,12 @@ TrainingStepBuilder::normsOf(ArrayRef<std::pair<TrainedWeight *, Value>> gradien
 /// Of sharded gradients each tensor-parallel rank has a part: ‖g‖² = Σ ‖part‖², in float64, since the squares
 /// may be large.
 Value TrainingStepBuilder::squaresOf(const Norms &norms) {
-  Value sum = norms.parts.empty() ? Value() : call("spmd.all_reduce", squared(normOfNorms(norms.parts)));
-  if (norms.whole.empty())
+  Value sum = norms.sharded.empty() ? Value() : call("spmd.all_reduce", squared(normOfNorms(norms.sharded)));
+  if (norms.replicated.empty())
     return sum;
-  const Value whole = squared(normOfNorms(norms.whole));
-  return sum ? call("aten.add.Tensor", {sum, whole, constant(b.getI64Type(), b.getI64IntegerAttr(1))})
-             : whole;
+  const Value replicated = squared(normOfNorms(norms.replicated));
+  return sum ? call("aten.add.Tensor", {sum, replicated, constant(b.getI64Type(), b.getI64IntegerAttr(1))})
+             : replicated;
 }
 
 /// torch.nn.utils.clip_grad_norm_ takes the norm of norms, too.
@@ -337,8 +332,8 @@ Value TrainingStepBuilder::globalNorm(ArrayRef<std::pair<TrainedWeight *, Value>
     squares = readSum(location, kSquaresSum, RankedTensorType::get({}, b.getF64Type()));
   } else {
     const Norms norms = normsOf(gradients);
-    if (norms.parts.empty())
-      return normOfNorms(norms.whole);
+    if (norms.sharded.empty())
+      return normOfNorms(norms.replicated);
     squares = squaresOf(norms);
   }
   return converted(call("aten.sqrt", squares), b.getF32Type());
@@ -347,7 +342,7 @@ Value TrainingStepBuilder::globalNorm(ArrayRef<std::pair<TrainedWeight *, Value>
 /// What the current stage adds to the norm.
 void TrainingStepBuilder::addNorm() {
   phase = Phase::Norm;
-  const auto gradients = gradientsHere();
+  const auto gradients = gradientsOfStage();
   if (gradients.empty())
     return;
   Value squares = squaresOf(normsOf(gradients));
@@ -378,11 +373,12 @@ void TrainingStepBuilder::update(TrainedWeight &trained, Value gradient, Value g
 /// Updates the weights of the current stage.
 void TrainingStepBuilder::addUpdate() {
   phase = Phase::Update;
-  const auto gradients = gradientsHere();
+  const auto gradients = gradientsOfStage();
   const Value normalizer = normalizerType ? readSum(location, kNormalizerSum, normalizerType) : Value();
   auto averaged = [&](Value sum) { return normalizer ? call("aten.div.Tensor", {sum, normalizer}) : sum; };
   const Value gradientNorm = averaged(globalNorm(gradients));
   const Value lossSum = averaged(readSum(location, kLossSum, lossType));
+  // What the kernels divide gradients by (grad_scale of torch._fused_adamw_).
   Value gradScale = normalizer ? normalizer : none();
   if (options.clipNorm) {
     const Value one = constant(b.getI64Type(), b.getI64IntegerAttr(1));
@@ -432,6 +428,8 @@ LogicalResult TrainingStepBuilder::build() {
     stage = own;
     addUpdate();
   }
+  if (options.clipNorm)
+    function->setAttr(kClipNormAttr, b.getF64FloatAttr(*options.clipNorm));
   return success();
 }
 

@@ -40,12 +40,13 @@ llvm::Expected<OptimizerOptions> parseOptimizer(llvm::StringRef text);
 /// Adds the inputs `learning_rate` and `step` (ir/autograd/StepInputs.h). The results become `loss`, computed
 /// with the weights before the update, and `grad_norm` (float32), the global L2 norm before clipping. With
 /// kSplitBatchAttr both are of the whole batch. If loss or norm is not finite, no weight and no optimizer
-/// state changes. Types of the new operations are unknown until `infer-types` has run.
+/// state changes. Types of the new operations are unknown until `infer-types` has run; those of the sums must
+/// be known.
 ///
-/// Where operations have stages (kStageIndexAttr), each stage updates the weights that it uses, so that a
-/// tied weight is updated in each of its stages, with optimizer states `NAME@STAGE` in all but the first. The
-/// stages add the squares of their norms to one sum, in the phase `norm`. Loss and norm are those of the
-/// stage that makes the loss.
+/// Where operations have stages (kStageIndexAttr), each pipeline rank updates its copy of a weight once, in
+/// the first of its stages that uses it; optimizer states of a tied weight are called `NAME@STAGE` on all
+/// ranks but the first. The stages add the squares of their norms to one sum, in the phase `norm`. Loss and
+/// norm are those of the stage that makes the loss.
 ///
 /// Fails with a diagnostic if there is no sum of a loss.
 mlir::LogicalResult addOptimizer(mlir::func::FuncOp function, const OptimizerOptions &options);

@@ -19,6 +19,10 @@ inline constexpr llvm::StringLiteral kShardedAsAttr = "cleave.sharded_as";
 /// sum of normalizer, gradients likewise; without this result, plain sums.
 inline constexpr llvm::StringLiteral kLossNormalizerAttr = "cleave.loss_normalizer";
 
+/// On a function that trains, a float: the global norm to which its gradients are clipped; absent: they are
+/// not clipped.
+inline constexpr llvm::StringLiteral kClipNormAttr = "cleave.clip_norm";
+
 /// On a function: name of the batch dimension. Set by accumulate-loss, which has checked that loss and
 /// gradients add up over micro-batches; gradients of weights would fail a later analysis.
 inline constexpr llvm::StringLiteral kSplitBatchAttr = "cleave.split_batch";

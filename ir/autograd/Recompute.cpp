@@ -19,6 +19,18 @@ namespace cleave {
 
 std::string moduleListItemSegment(StringRef path) { return moduleListItem(path).second.str(); }
 
+StringRef nameOf(RecomputeKind kind) {
+  switch (kind) {
+  case RecomputeKind::Full:
+    return "full";
+  case RecomputeKind::Selective:
+    return "selective";
+  case RecomputeKind::MinimumCut:
+    return "minimum-cut";
+  }
+  llvm_unreachable("all have names");
+}
+
 namespace {
 class Recomputation {
 public:
@@ -71,7 +83,7 @@ StringRef Recomputation::segment(Operation *op) {
 static bool isRepeatable(Operation *op) {
   if (isMemoryEffectFree(op) || isa<ListOp, UnpackOp>(op))
     return true;
-  // A dropout of nothing is an operator that draws, by its schema.
+  // Dropout with p = 0 is random by its schema, but draws nothing.
   auto call = dyn_cast<OperatorOp>(op);
   return call && call.getSchema().isRandom && !isRandom(call) && !call.getSchema().writesAnyArgument() &&
          !semanticsOf(call.getName()).hasSideEffects;
@@ -241,8 +253,9 @@ FailureOr<unsigned> recompute(func::FuncOp function, RecomputeKind kind, const S
     if (function.getResultAttr(result.getOperandNumber(), kLossAttr))
       if (Operation *loss = result.get().getDefiningOp())
         return Recomputation(function, segmentOf, loss).run(kind);
-  return function.emitError() << "found no loss among the results, expected a function with gradients; run "
-                              << "differentiate first";
+  return function.emitError()
+         << "found no result that is a loss, expected a function that computes gradients; "
+         << "run the pass differentiate first";
 }
 
 } // namespace cleave

@@ -29,6 +29,8 @@ enum class RecomputeKind {
   /// recomputedByMinimumCut.
   MinimumCut,
 };
+/// `full`, `selective` or `minimum-cut`, as options have it.
+llvm::StringRef nameOf(RecomputeKind kind);
 
 /// Activation recomputation (checkpointing). Clones forward operations in front of the first backward
 /// operation of their segment that reads them, so that their results need not be saved. Saved are: inputs of

@@ -6,10 +6,6 @@ using namespace mlir;
 
 namespace cleave {
 
-bool isStepInputRole(StringRef role) {
-  return llvm::is_contained({kLearningRateRole, kStepRole, kRandomKeyRole, kSampleIndexRole}, role);
-}
-
 Value addStepInput(func::FuncOp function, StringRef role, RankedTensorType type) {
   Builder b(function.getContext());
   std::string name = role.str();

@@ -6,16 +6,14 @@
 
 namespace cleave {
 
-/// Roles of the inputs that a training step has besides those of the model. The caller of the plan gives them
-/// for each step (runtime::Trainer).
+/// Roles of the inputs that a training step has besides those of the model; the same names as in
+/// codegen/plan/TrainingStep.h. The caller of the plan gives them for each step (runtime::Trainer).
 ///   learning_rate  float32 scalar
 ///   step           float32 scalar: number of the step, from 1
 ///   random_key     int64 scalar: key of its random numbers (random/RandomOperators.h)
 ///   sample_index   int64[batch]: 0, 1, …, the index of each sample in the batch
 inline constexpr llvm::StringLiteral kLearningRateRole = "learning_rate", kStepRole = "step",
                                      kRandomKeyRole = "random_key", kSampleIndexRole = "sample_index";
-
-bool isStepInputRole(llvm::StringRef role);
 
 /// Adds an input of one of these roles, the last one. Its name is that of its role, with `train.` in front if
 /// the model has such an input.

@@ -11,6 +11,7 @@
 #include "ir/inference/MetaCall.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include <unordered_map>
 #include <vector>
@@ -35,6 +36,10 @@ public:
   llvm::DenseMap<mlir::Value, c10::IValue> values;
   /// Calls that threw.
   llvm::DenseMap<mlir::Operation *, CallFailure> failures;
+  /// True if a call fails that does not fail in `other`, a run of the same function.
+  bool failsWhereRuns(const MetaInterpreter &other) const {
+    return llvm::any_of(failures, [&](auto &failed) { return !other.failures.count(failed.first); });
+  }
 
 private:
   void runBlock(mlir::Block &block);

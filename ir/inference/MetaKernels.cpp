@@ -52,6 +52,14 @@ static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tenso
   return iterator.output();
 }
 
+static Tensor logSumExp(const Tensor &input, at::IntArrayRef dims, bool keepsDims) {
+  const at::ScalarType type = input.scalar_type();
+  return at::empty(at::sum(input, dims, keepsDims).sizes(),
+                   input.options().dtype(c10::isIntegralType(type, /*includeBool=*/true)
+                                             ? at::typeMetaToScalarType(at::get_default_dtype())
+                                             : type));
+}
+
 static Tensor safeSoftmax(const Tensor &input, int64_t dim, std::optional<at::ScalarType> dtype) {
   // The CPU kernel's own steps, since they decide the strides: rows of -inf only become zeros.
   Tensor result = at::softmax(input, dim, dtype);
@@ -223,6 +231,7 @@ void registerMetaKernels() {
     kernels.impl("native_layer_norm", nativeLayerNorm);
     kernels.impl("index_select", indexSelect);
     kernels.impl("where.self", whereSelf);
+    kernels.impl("logsumexp", logSumExp);
     kernels.impl("_safe_softmax", safeSoftmax);
     kernels.impl("convolution_overrideable", convolution);
     kernels.impl("native_batch_norm", nativeBatchNorm);

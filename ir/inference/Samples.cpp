@@ -13,7 +13,7 @@ MetaRunGuard::~MetaRunGuard() { at::set_num_threads(threads); }
 
 Samples::Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
                  bool onlyTraced)
-    : fitter(sizes, limits) {
+    : fitter(sizes, limits), sizes(sizes) {
   runs.reserve(fitter.samples().size());
   for (auto &sample : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
     run(function, sample);
@@ -22,24 +22,19 @@ Samples::Samples(func::FuncOp function, const SizeTable &sizes, const llvm::Stri
 void Samples::run(func::FuncOp function, const llvm::StringMap<int64_t> &sample) {
   MetaInterpreter &latest = runs.emplace_back(sample, /*tracksStorages=*/runs.empty());
   latest.run(function);
-  fails.push_back(llvm::any_of(latest.failures,
-                               [&](auto &failed) { return !runs.front().failures.count(failed.first); }));
+  fails.push_back(latest.failsWhereRuns(runs.front()));
 }
 
-void Samples::addTowardsEdges(func::FuncOp function) {
-  if (std::exchange(isTowardsEdges, true))
+void Samples::addBelowEdges(func::FuncOp function) {
+  if (std::exchange(hasTriedEdges, true))
     return;
-  SizeTable sizes;
-  for (auto &entry : fitter.samples().front())
-    sizes.emplace_back(entry.first().str(), entry.second);
-  llvm::sort(sizes);
   const SizeSearch search(function, sizes, runs.front());
   for (size_t i = fitter.requiredSamples(); i < runs.size(); ++i)
     for (auto &[name, example] : sizes) {
       if (!fails[i] || !fitter.isEdge(i))
         continue;
       const int64_t edge = fitter.samples()[i].lookup(name), step = fitter.stepOf(name);
-      const int64_t last = search.runsAt(name, edge) ? edge : search.lastTowards(name, edge, step);
+      const int64_t last = search.runsAt(name, edge) ? edge : search.lastThatRuns(name, edge, step);
       for (int64_t size : {last, example + (last - example) / step / 2 * step})
         fitter.addSamples({fitter.resized(name, size)});
     }
@@ -50,7 +45,7 @@ bool Samples::refine(func::FuncOp function, const std::set<std::vector<int64_t>>
   for (const std::vector<int64_t> &observed : unresolved)
     fitter.addSamples(fitter.distinguishingSamples(observed));
   if (!unresolved.empty())
-    addTowardsEdges(function);
+    addBelowEdges(function);
   for (size_t i = before; i < fitter.samples().size(); ++i)
     run(function, fitter.samples()[i]);
   return fitter.samples().size() > before;

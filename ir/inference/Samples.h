@@ -33,8 +33,7 @@ struct Samples {
           bool onlyTraced);
 
   /// Runs the function at further samples: those that distinguish the candidate expressions of `unresolved`
-  /// observations, and, where the function fails at an edge, each dimension alone at its size there, or else
-  /// at the last sizes towards it at which the function runs. False if there are none.
+  /// observations, and those of addBelowEdges. False if there are none.
   bool refine(mlir::func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved);
 
   /// True of samples at which the function, or an operator of it, need not run: edges, and those at which a
@@ -49,10 +48,12 @@ struct Samples {
 
 private:
   void run(mlir::func::FuncOp function, const llvm::StringMap<int64_t> &sample);
-  /// Samples of each dimension alone, towards the edges at which the function fails.
-  void addTowardsEdges(mlir::func::FuncOp function);
+  /// Adds samples for each edge at which the function fails: of each dimension alone, the last size before
+  /// the edge at which the function runs, and one halfway to it.
+  void addBelowEdges(mlir::func::FuncOp function);
 
-  bool isTowardsEdges = false;
+  const SizeTable sizes;
+  bool hasTriedEdges = false;
 };
 
 /// Runs the function at the example sizes and, unless `onlyTraced`, at others at which it must run; see

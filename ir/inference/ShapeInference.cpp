@@ -149,7 +149,7 @@ FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMa
   SizeSearch search(function, sizes, samples->runs.front());
   auto place = findFixed(function, *samples);
   if (!place) {
-    if (!search.runsAsAtExampleSizes(samples->runs[samples->fitter.smallestEdge()]))
+    if (samples->fails[samples->fitter.smallestEdge()])
       search.findMin(limits);
     return samples;
   }

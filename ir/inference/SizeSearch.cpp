@@ -7,11 +7,6 @@ using namespace mlir;
 
 namespace cleave {
 
-bool SizeSearch::runsAsAtExampleSizes(const MetaInterpreter &run) const {
-  return llvm::all_of(run.failures,
-                      [&](auto &failed) { return atExampleSizes.failures.count(failed.first); });
-}
-
 bool SizeSearch::runsAt(StringRef name, int64_t size) const {
   llvm::StringMap<int64_t> point;
   for (auto &[other, example] : sizes)
@@ -19,7 +14,7 @@ bool SizeSearch::runsAt(StringRef name, int64_t size) const {
   point[name] = size;
   MetaInterpreter run(point);
   run.run(function);
-  return runsAsAtExampleSizes(run);
+  return !run.failsWhereRuns(atExampleSizes);
 }
 
 /// Bisects between `fails` and `runs`, which are a multiple of `step` apart; the size nearest to `fails` at
@@ -32,7 +27,7 @@ static int64_t bisect(int64_t fails, int64_t runs, int64_t step, llvm::function_
   return runs;
 }
 
-int64_t SizeSearch::lastTowards(StringRef name, int64_t fails, int64_t multiple) const {
+int64_t SizeSearch::lastThatRuns(StringRef name, int64_t fails, int64_t multiple) const {
   const auto example = llvm::find_if(sizes, [&](auto &entry) { return entry.first == name; });
   return bisect(fails, example->second, multiple, [&](int64_t at) { return runsAt(name, at); });
 }

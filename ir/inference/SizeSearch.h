@@ -22,14 +22,12 @@ public:
   SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const MetaInterpreter &atExampleSizes)
       : function(function), sizes(sizes), atExampleSizes(atExampleSizes) {}
 
-  /// The size nearest to `fails`, of those from the example size to `fails`, at which the function runs; in
-  /// steps of `multiple`. `fails` is a size at which it does not.
-  int64_t lastTowards(llvm::StringRef name, int64_t fails, int64_t multiple) const;
+  /// The last size at which the function runs, going from the example size to `fails`, at which it does not,
+  /// in steps of `multiple`.
+  int64_t lastThatRuns(llvm::StringRef name, int64_t fails, int64_t multiple) const;
 
   /// True if the function runs at this size of the dimension, as at the example sizes.
   bool runsAt(llvm::StringRef name, int64_t size) const;
-  /// True if a run failed only where the run at the example sizes did.
-  bool runsAsAtExampleSizes(const MetaInterpreter &run) const;
 
   /// Sets `min` of each dimension.
   void findMin(llvm::StringMap<SizeLimits> &limits) const;

@@ -11,9 +11,10 @@ static double severalPerElement(OperatorOp op, const ExampleShapes &shapes) {
 }
 
 /// Tensors of as many dimensions as the first operand: those of one size in all of them pass through, but for
-/// those that `isWhole` names. Other operands have no dimensions.
-static std::optional<OpShardingRule> passBut(OperatorOp op, const ExampleShapes &shapes,
-                                             llvm::function_ref<bool(unsigned dim)> isWhole) {
+/// those that `needsReplication` names. Other operands have no dimensions.
+static std::optional<OpShardingRule>
+passThroughExcept(OperatorOp op, const ExampleShapes &shapes,
+                  llvm::function_ref<bool(unsigned dim)> needsReplication) {
   const auto operands = operandShapes(op, shapes), results = resultShapes(op, shapes);
   const OptionalShape &first = operands[0];
   if (!first || llvm::any_of(results, [&](auto &shape) { return !shape || shape->size() != first->size(); }))
@@ -25,7 +26,7 @@ static std::optional<OpShardingRule> passBut(OperatorOp op, const ExampleShapes 
     auto isOfSize = [&](const OptionalShape &shape) {
       return !isAlike(shape) || (*shape)[dim] == (*first)[dim];
     };
-    if (!isWhole(dim) && llvm::all_of(operands, isOfSize) && llvm::all_of(results, isOfSize))
+    if (!needsReplication(dim) && llvm::all_of(operands, isOfSize) && llvm::all_of(results, isOfSize))
       shared[dim] = rule.addFactor(FactorKind::PassThrough, (*first)[dim]);
   }
   auto dimsOf = [&](const OptionalShape &shape) {
@@ -44,22 +45,22 @@ static std::optional<OpShardingRule> passBut(OperatorOp op, const ExampleShapes 
 }
 
 /// Dimension `dim` is whole.
-static std::optional<OpShardingRule> besidesDim(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> replicatesDim(OperatorOp op, const ExampleShapes &shapes) {
   auto first = shapes.shapeOf(op->getOperand(0));
   auto named = constantInt(op, "dim");
   auto dim = first && named ? dimensionAt(*named, first->size()) : std::nullopt;
   if (!dim)
     return std::nullopt;
-  return passBut(op, shapes, [&](unsigned each) { return each == *dim; });
+  return passThroughExcept(op, shapes, [&](unsigned each) { return each == *dim; });
 }
 
 /// The trailing dimensions, whose number is in the operator's name (`aten.avg_pool2d_backward`), are whole.
-static std::optional<OpShardingRule> besidesSpace(OperatorOp op, const ExampleShapes &shapes) {
+static std::optional<OpShardingRule> replicatesSpatialDims(OperatorOp op, const ExampleShapes &shapes) {
   auto first = shapes.shapeOf(op->getOperand(0));
   const size_t spatial = op.getBaseName()[op.getBaseName().find_first_of("123")] - '0';
   if (!first || first->size() < spatial)
     return std::nullopt;
-  return passBut(op, shapes, [&](unsigned each) { return each + spatial >= first->size(); });
+  return passThroughExcept(op, shapes, [&](unsigned each) { return each + spatial >= first->size(); });
 }
 
 /// select_backward(grad, sizes, dim, index): the result has `dim` besides.
@@ -102,7 +103,8 @@ static std::optional<OpShardingRule> layerNormBackward(OperatorOp op, const Exam
 }
 
 /// native_batch_norm_backward(grad, input, weight, running_mean, running_var, save_mean, save_invstd, train,
-/// eps, mask) → like input, weight, bias. In training, samples mix.
+/// eps, mask) → like input, weight, bias. The batch is replicated: in training the statistics, and with them
+/// the gradient of each sample, depend on all samples.
 static std::optional<OpShardingRule> batchNormBackward(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(1));
   if (!input || input->size() < 2)
@@ -148,9 +150,9 @@ static SmallVector<Value> shardedEmbeddingBackward(OperatorOp op, const ShardedF
 
 void addBackwardPasses(SemanticsTable &table) {
   table.add({"aten._softmax_backward_data", "aten.glu_backward"},
-            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = besidesDim});
+            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = replicatesDim});
   table.add({"aten.slice_backward"},
-            {.hasStaticResultTypes = true, .sizes = "input_sizes", .shardingRule = besidesDim});
+            {.hasStaticResultTypes = true, .sizes = "input_sizes", .shardingRule = replicatesDim});
   table.add({"aten.select_backward"},
             {.hasStaticResultTypes = true, .sizes = "input_sizes", .shardingRule = selectBackward});
   table.add({"aten.native_layer_norm_backward"}, {.isSumOverReduceFactors = true,
@@ -162,11 +164,12 @@ void addBackwardPasses(SemanticsTable &table) {
   table.add({"aten.embedding_dense_backward"}, {.hasStaticResultTypes = true,
                                                 .shardedForm = shardedEmbeddingBackward,
                                                 .shardingRule = embeddingBackward});
-  table.add({"aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward",
-             "aten.adaptive_max_pool2d_backward", "aten.adaptive_max_pool3d_backward",
-             "aten.avg_pool2d_backward", "aten.avg_pool3d_backward", "aten.max_pool2d_with_indices_backward",
-             "aten.max_pool3d_with_indices_backward"},
-            {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = besidesSpace});
+  table.add(
+      {"aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward",
+       "aten.adaptive_max_pool2d_backward", "aten.adaptive_max_pool3d_backward", "aten.avg_pool2d_backward",
+       "aten.avg_pool3d_backward", "aten.max_pool2d_with_indices_backward",
+       "aten.max_pool3d_with_indices_backward"},
+      {.hasStaticResultTypes = true, .flops = severalPerElement, .shardingRule = replicatesSpatialDims});
   table.add({"aten.upsample_linear1d_backward", "aten.upsample_bilinear2d_backward",
              "aten.upsample_trilinear3d_backward", "aten.upsample_bicubic2d_backward",
              "aten.upsample_nearest1d_backward", "aten.upsample_nearest2d_backward",
@@ -176,7 +179,7 @@ void addBackwardPasses(SemanticsTable &table) {
             {.hasStaticResultTypes = true,
              .sizes = "input_size",
              .flops = severalPerElement,
-             .shardingRule = besidesSpace});
+             .shardingRule = replicatesSpatialDims});
 }
 
 } // namespace cleave

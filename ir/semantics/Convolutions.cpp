@@ -318,45 +318,89 @@ static double gradientFlops(OperatorOp op, const ExampleShapes &shapes) {
   return product * ((shapes.bytesOf(op->getResult(0)) > 0) + (shapes.bytesOf(op->getResult(1)) > 0));
 }
 
-/// input[b, g·c, …], weight[g·o, c, …] → [b, g·o, …] in g groups; transposed, the weight is [g·c, o, …].
-static std::optional<OpShardingRule> convolution(OperatorOp op, const ExampleShapes &shapes) {
-  auto input = shapes.shapeOf(op->getOperand(0));
-  auto weight = shapes.shapeOf(op->getOperand(1));
-  auto result = shapes.shapeOf(op->getResult(0));
+namespace {
+/// The dimensions of a convolution's tensors: input[b, g·c, …], weight[g·o, c, …] → [b, g·o, …] in g groups;
+/// transposed, the weight is [g·c, o, …].
+struct ConvolutionDims {
+  /// Factors of all dimensions.
+  OpShardingRule rule;
+  OpShardingRule::Dims input, weight, result;
+  /// Channels of the result, those of all groups.
+  OpShardingRule::Dim resultChannels;
+  /// Factors: the batch, and the channels of a group.
+  unsigned batch, inChannels, outChannels;
+
+  /// Nothing if shapes are not known, or the input has no batch.
+  /// \param inKind  kind of the input's channels.
+  static std::optional<ConvolutionDims> of(OperatorOp op, Value input, Value weight, Value result,
+                                           FactorKind inKind, const ExampleShapes &shapes);
+};
+} // namespace
+
+std::optional<ConvolutionDims> ConvolutionDims::of(OperatorOp op, Value input, Value weight, Value result,
+                                                   FactorKind inKind, const ExampleShapes &shapes) {
+  auto inputShape = shapes.shapeOf(input), weightShape = shapes.shapeOf(weight),
+       resultShape = shapes.shapeOf(result);
   // An input with one dimension less than the weight has no batch.
-  if (!input || !weight || !result || input->size() != weight->size() || input->size() != result->size() ||
-      input->size() < 3 || (*weight)[1] == 0)
+  if (!inputShape || !weightShape || !resultShape || inputShape->size() != weightShape->size() ||
+      inputShape->size() != resultShape->size() || inputShape->size() < 3 || (*weightShape)[1] == 0)
     return std::nullopt;
   const bool transposed = isTransposed(op);
-  int64_t groups = (transposed ? *result : *input)[1] / (*weight)[1];
-  if (groups == 0 || (*input)[1] % groups || (*result)[1] % groups)
+  const int64_t groups = (transposed ? *resultShape : *inputShape)[1] / (*weightShape)[1];
+  if (groups == 0 || (*inputShape)[1] % groups || (*resultShape)[1] % groups)
     return std::nullopt;
-  OpShardingRule rule;
+  ConvolutionDims dims;
+  OpShardingRule &rule = dims.rule;
   rule.operands.resize(op->getNumOperands());
-  auto &from = rule.operands[0], &kernel = rule.operands[1];
-  auto &to = rule.results.emplace_back();
-  OpShardingRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*input)[0]);
-  unsigned in = rule.addFactor(FactorKind::Reduce, (*input)[1] / groups);
-  unsigned out = rule.addFactor(FactorKind::PassThrough, (*result)[1] / groups);
-  OpShardingRule::Dim ins{in}, outs{out};
+  dims.batch = rule.addFactor(FactorKind::PassThrough, (*inputShape)[0]);
+  dims.inChannels = rule.addFactor(inKind, (*inputShape)[1] / groups);
+  dims.outChannels = rule.addFactor(FactorKind::PassThrough, (*resultShape)[1] / groups);
+  OpShardingRule::Dim inputChannels{dims.inChannels};
+  dims.resultChannels = {dims.outChannels};
   if (groups > 1) {
     rule.channelGroups = rule.addFactor(FactorKind::PassThrough, groups);
-    ins.insert(ins.begin(), *rule.channelGroups);
-    outs.insert(outs.begin(), *rule.channelGroups);
+    inputChannels.insert(inputChannels.begin(), *rule.channelGroups);
+    dims.resultChannels.insert(dims.resultChannels.begin(), *rule.channelGroups);
   }
-  from = {batch, ins};
-  to = {batch, outs};
-  if (transposed)
-    kernel = {ins, {out}};
-  else
-    kernel = {outs, {in}};
+  dims.input = {{dims.batch}, inputChannels};
+  dims.result = {{dims.batch}, dims.resultChannels};
+  dims.weight = transposed ? OpShardingRule::Dims{inputChannels, {dims.outChannels}}
+                           : OpShardingRule::Dims{dims.resultChannels, {dims.inChannels}};
+  for (size_t i = 2; i < inputShape->size(); ++i) {
+    dims.input.push_back(rule.addDim(FactorKind::Halo, (*inputShape)[i]));
+    dims.weight.push_back(rule.addDim(FactorKind::NeedsReplication, (*weightShape)[i]));
+    dims.result.push_back(rule.addDim(FactorKind::Halo, (*resultShape)[i]));
+  }
+  return dims;
+}
+
+static std::optional<OpShardingRule> convolution(OperatorOp op, const ExampleShapes &shapes) {
+  auto dims = ConvolutionDims::of(op, op->getOperand(0), op->getOperand(1), op->getResult(0),
+                                  FactorKind::Reduce, shapes);
+  if (!dims)
+    return std::nullopt;
+  OpShardingRule rule = std::move(dims->rule);
+  rule.operands[0] = dims->input;
+  rule.operands[1] = dims->weight;
   if (shapes.shapeOf(op.getArgument("bias")))
-    rule.operands[2] = {outs};
-  for (size_t i = 2; i < input->size(); ++i) {
-    from.push_back(rule.addDim(FactorKind::Halo, (*input)[i]));
-    kernel.push_back(rule.addDim(FactorKind::NeedsReplication, (*weight)[i]));
-    to.push_back(rule.addDim(FactorKind::Halo, (*result)[i]));
-  }
+    rule.operands[2] = {dims->resultChannels};
+  rule.results = {dims->result};
+  return rule;
+}
+
+/// convolution_backward(grad_output, input, weight, …) → like input, weight, bias. The gradient of the input
+/// sums channels of the result, those of weight and bias sum samples.
+static std::optional<OpShardingRule> convolutionBackward(OperatorOp op, const ExampleShapes &shapes) {
+  auto dims = ConvolutionDims::of(op, op->getOperand(1), op->getOperand(2), op->getOperand(0),
+                                  FactorKind::PassThrough, shapes);
+  if (!dims)
+    return std::nullopt;
+  OpShardingRule rule = std::move(dims->rule);
+  rule.operands[0] = dims->result;
+  rule.operands[1] = dims->input;
+  rule.operands[2] = dims->weight;
+  rule.results = {dims->input, dims->weight, {dims->resultChannels}};
+  rule.partialResults = {{0, dims->outChannels}, {1, dims->batch}, {2, dims->batch}};
   return rule;
 }
 
@@ -372,8 +416,14 @@ void addConvolutions(SemanticsTable &table) {
              .gemm = convolutionGemm,
              .workspaceBytes = convolutionWorkspace,
              .shardingRule = convolution});
-  table.add({"aten.convolution_backward"},
-            {.hasStaticResultTypes = true, .flops = gradientFlops, .workspaceBytes = gradientWorkspace});
+  table.add({"aten.convolution_backward"}, {.isSumOverReduceFactors = true,
+                                            .hasStaticResultTypes = true,
+                                            .sizes = "bias_sizes",
+                                            .sizesResult = 2,
+                                            .groups = "groups",
+                                            .flops = gradientFlops,
+                                            .workspaceBytes = gradientWorkspace,
+                                            .shardingRule = convolutionBackward});
 }
 
 } // namespace cleave

@@ -124,8 +124,9 @@ struct OpSemantics {
   bool isLookup = false;
   /// Makes a tensor from sizes alone; an operand gives only dtype and device.
   bool readsNoElements = false;
-  /// Argument with the sizes of the result, or the repeats of each dimension.
+  /// Argument with the sizes of a result, or the repeats of each of its dimensions; and that result.
   llvm::StringLiteral sizes = "";
+  unsigned sizesResult = 0;
   /// For a view of one range of dimension `dim`: the arguments with the start and the length of the range.
   llvm::StringLiteral rangeStart = "", rangeLength = "";
   /// Argument with the ranges of a dimension that the result holds, as pairs of start and length.

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_COST_COMMUNICATION_H
 #define CLEAVE_PARTITIONER_COST_COMMUNICATION_H
 
-#include "partitioner/graph/JointFunction.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/machine/CollectiveCosts.h"
 #include "partitioner/sharding/ShardingPropagation.h"
 

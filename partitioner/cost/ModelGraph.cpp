@@ -4,7 +4,7 @@
 #include "ir/UsedValues.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/JoinedNodes.h"
-#include "partitioner/graph/JointFunction.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -100,14 +100,14 @@ struct ModelGraphs::Costs {
   struct OfKind {
     /// True if the operation's cone takes at most the limit of its function.
     bool isBelow(Operation *op, ArrayRef<double> limits) const {
-      return cones.lookup(op) <= limits[signatureOf(op)];
+      return cones.lookup(op) <= limits[signatureIndexOf(op)];
     }
     size_t countBelow(ArrayRef<double> limits) const {
       return llvm::count_if(cones, [&](auto &cone) { return isBelow(cone.first, limits); });
     }
 
     llvm::DenseMap<Operation *, double> seconds, cones;
-    /// By function of a joint function: seconds of its operations.
+    /// By function of a merged function: seconds of its operations.
     std::vector<double> totals;
   };
   /// By kind and function: limits of the seconds of a cheap cone.
@@ -124,9 +124,9 @@ ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups)
     : function(function), shapes(function) {
   for (const DeviceGroup &group : groups) {
     OfKind &kind = kinds.emplace_back();
-    kind.totals.resize(signaturesOf(function));
+    kind.totals.resize(signatureCountOf(function));
     for (Operation &op : function.getBody().front().without_terminator())
-      kind.totals[signatureOf(&op)] += kind.seconds[&op] = operationSeconds(&op, shapes, group);
+      kind.totals[signatureIndexOf(&op)] += kind.seconds[&op] = operationSeconds(&op, shapes, group);
     for (Operation &op : function.getBody().front().without_terminator())
       kind.cones[&op] = coneSeconds(&op, kind);
   }
@@ -291,7 +291,7 @@ void GraphBuilder::connect() {
 ModelGraph GraphBuilder::build() {
   makeNodes();
   connect();
-  if (signaturesOf(function) > 1)
+  if (signatureCountOf(function) > 1)
     joinSignatures();
   return std::move(result);
 }
@@ -303,7 +303,7 @@ namespace {
 struct Uses {
   llvm::MapVector<unsigned, llvm::MapVector<StringRef, SmallVector<uint32_t>>> nodes;
 
-  void add(Operation *op, uint32_t node) { nodes[signatureOf(op)][modulePath(op)].push_back(node); }
+  void add(Operation *op, uint32_t node) { nodes[signatureIndexOf(op)][modulePath(op)].push_back(node); }
   /// The node of the first function that has the same use, else its first one.
   uint32_t homeOf(StringRef path, size_t index) const {
     const auto &homes = nodes.front().second;
@@ -340,14 +340,14 @@ std::vector<std::pair<uint32_t, uint32_t>> GraphBuilder::sharedUses() {
 
 /// By node: the share of its function's seconds that comes before it.
 std::vector<double> GraphBuilder::progressOfNodes() const {
-  std::vector<double> totals(signaturesOf(function)), progress;
+  std::vector<double> totals(signatureCountOf(function)), progress;
   for (auto [node, ops] : llvm::zip(result.graph.nodes, result.nodes)) {
-    double &total = totals[signatureOf(ops.front())];
+    double &total = totals[signatureIndexOf(ops.front())];
     progress.push_back(total);
     total += node.seconds;
   }
   for (auto [before, ops] : llvm::zip(progress, result.nodes))
-    if (const double total = totals[signatureOf(ops.front())]; total > 0)
+    if (const double total = totals[signatureIndexOf(ops.front())]; total > 0)
       before /= total;
   return progress;
 }

@@ -21,7 +21,7 @@ namespace cleave {
 /// hundredth of a stage of its function. Operations connected by a value that is neither tensor nor scalar
 /// are one node; so are the operations between a state and its update.
 ///
-/// The nodes of a joint function (JointFunction) are in an order that all its functions agree on. An
+/// The nodes of a merged function (MergedSignatures) are in an order that all its functions agree on. An
 /// operation of a further function that uses a weight is in one node with the operation of the first function
 /// that uses it in the same module, or else first of all; so a weight is in the same stages for all
 /// functions. States are joined likewise.
@@ -80,7 +80,7 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 double callSeconds(const Kernel &kernel, const DeviceGroup &group);
 
 /// Seconds of one operation: callSeconds of its kernel, or the time of a collective in the group's slowest
-/// tensor-parallel group. In a joint function they count as often as the signature is requested.
+/// tensor-parallel group. In a merged function they count as often as the signature is requested.
 double operationSeconds(mlir::Operation *op, const ExampleShapes &shapes, const DeviceGroup &group);
 
 /// Bytes of a value that one stage sends to another.

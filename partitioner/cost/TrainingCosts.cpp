@@ -7,7 +7,7 @@
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 
@@ -20,12 +20,12 @@ TrainingCosts::TrainingCosts(func::FuncOp function, const ExampleShapes &microba
                              const TrainingOptions &options, BackwardPassCache &backwards)
     : function(function), shapes(microbatch), group(group), backwards(backwards), options(options),
       ranks(tensorParallelSizeOf(function)), flow(function) {
-  findSplit();
+  findPerRankValues();
   findGradientAllReduces();
-  if (options.recompute == Recompute::Full)
-    findBlocks();
-  if (options.recompute == Recompute::Selective)
-    findCores();
+  if (options.recompute == RecomputeKind::Full)
+    findModuleListSegments();
+  if (options.recompute == RecomputeKind::Selective)
+    findAttentionSegments();
 }
 
 static std::optional<CollectiveKind> collectiveOf(Operation *op) {
@@ -35,72 +35,65 @@ static std::optional<CollectiveKind> collectiveOf(Operation *op) {
 
 //===- Tensor-parallel ranks ----------------------------------------------===//
 
-void TrainingCosts::findSplit() {
+void TrainingCosts::findPerRankValues() {
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     auto param = dyn_cast<ParamOp>(op);
     bool differs = isa<PerRankOp, FirstRankOp>(op) || (param && param.getShardAttr());
     op->walk([&](Operation *inner) {
-      differs |= llvm::any_of(inner->getOperands(), [&](Value operand) { return split.contains(operand); });
+      differs |=
+          llvm::any_of(inner->getOperands(), [&](Value operand) { return perRankValues.contains(operand); });
     });
     if (auto kind = collectiveOf(op))
       differs = *kind == CollectiveKind::ReduceScatter || *kind == CollectiveKind::AllToAll;
     if (differs && !isa<func::FuncOp>(op))
-      split.insert(op->result_begin(), op->result_end());
+      perRankValues.insert(op->result_begin(), op->result_end());
   });
 }
 
-/// A value that all ranks hold whole, and that each reads for its part of the work, gets a partial gradient
-/// from each.
+/// A replicated value that each rank reads for its part of the work gets a partial gradient from each.
 void TrainingCosts::findGradientAllReduces() {
   llvm::DenseSet<Value> known;
   function.walk([&](Operation *op) {
     auto call = dyn_cast<OperatorOp>(op);
-    auto isSplit = [&](Value result) { return split.contains(result); };
-    if (!call || collectiveOf(op) || !flow.isDifferentiated(op) || llvm::none_of(op->getResults(), isSplit))
+    auto isSharded = [&](Value result) { return perRankValues.contains(result); };
+    if (!call || collectiveOf(op) || !flow.isDifferentiated(op) || llvm::none_of(op->getResults(), isSharded))
       return;
     for (Value operand : flatOperands(call))
       if (Value storage = storageOf(operand);
-          isWhole(operand) && flow.requiresGrad(operand) && known.insert(storage).second)
+          isReplicated(operand) && flow.requiresGrad(operand) && known.insert(storage).second)
         gradientAllReduces[op].push_back(storage);
   });
 }
 
 /// Fraction of the operation's work that one rank does.
-double TrainingCosts::shareOf(Operation *op) const {
-  auto isShared = [&](Value result) { return isWhole(result); };
-  const bool isParted = options.sequenceParallel && isa<OperatorOp>(op) && !collectiveOf(op) &&
-                        op->getNumResults() > 0 && llvm::all_of(op->getResults(), isShared);
-  return isParted ? 1.0 / ranks : 1;
+double TrainingCosts::sequenceParallelFraction(Operation *op) const {
+  auto isReplicatedValue = [&](Value result) { return isReplicated(result); };
+  const bool isDivided = options.sequenceParallel && isa<OperatorOp>(op) && !collectiveOf(op) &&
+                         op->getNumResults() > 0 && llvm::all_of(op->getResults(), isReplicatedValue);
+  return isDivided ? 1.0 / ranks : 1;
 }
 
-int64_t TrainingCosts::heldBytes(Value storage) const {
+int64_t TrainingCosts::activationBytes(Value storage) const {
   const int64_t bytes = shapes.bytesOf(storage);
-  return options.sequenceParallel && isWhole(storage) ? llvm::divideCeil(bytes, ranks) : bytes;
+  return options.sequenceParallel && isReplicated(storage) ? llvm::divideCeil(bytes, ranks) : bytes;
 }
 
 int64_t TrainingCosts::sentBytes(Value value) const {
   const int64_t bytes = shapes.bytesOf(value);
-  return isWhole(value) ? llvm::divideCeil(bytes, ranks) : bytes;
+  return isReplicated(value) ? llvm::divideCeil(bytes, ranks) : bytes;
 }
 
 //===- Recomputation ------------------------------------------------------===//
 
-void TrainingCosts::findBlocks() {
-  llvm::StringMap<llvm::StringSet<>> lists;
+void TrainingCosts::findModuleListSegments() {
+  llvm::StringMap<Segment> segments;
   function.walk([&](OperatorOp op) {
-    auto [list, item] = moduleListItem(modulePath(op));
-    if (!item.empty())
-      lists[list].insert(item);
-  });
-  llvm::StringMap<Segment> blocks;
-  function.walk([&](OperatorOp op) {
-    auto [list, item] = moduleListItem(modulePath(op));
-    if (!item.empty() && lists[list].size() > 1)
-      recomputed[op] = notSaved[op] = blocks.try_emplace(item, blocks.size()).first->second;
+    if (StringRef item = moduleListItem(modulePath(op)).second; !item.empty())
+      recomputed[op] = notSaved[op] = segments.try_emplace(item, segments.size()).first->second;
   });
 }
 
-void TrainingCosts::findCores() {
+void TrainingCosts::findAttentionSegments() {
   SmallVector<Operation *> operations;
   function.walk([&](OperatorOp op) { operations.push_back(op); });
   for (auto [segment, core] : llvm::enumerate(attentionCores(operations, flow))) {
@@ -137,11 +130,11 @@ double TrainingCosts::forwardSeconds(Operation *op) const {
     return *kind == CollectiveKind::AllReduce ? allReduceSeconds(shapes.bytesOf(op->getResult(0))) : all;
   }
   const double launch = std::min(all, group.dispatchSeconds());
-  return launch + (all - launch) * shareOf(op);
+  return launch + (all - launch) * sequenceParallelFraction(op);
 }
 
 /// Seconds of the collectives among tensor-parallel ranks for gradients.
-double TrainingCosts::exchangeSeconds(Operation *op) const {
+double TrainingCosts::gradientCollectiveSeconds(Operation *op) const {
   double seconds = 0;
   if (auto values = gradientAllReduces.find(op); values != gradientAllReduces.end())
     for (Value value : values->second)
@@ -149,7 +142,7 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
   auto kind = collectiveOf(op);
   if (!kind || !flow.isDifferentiated(op))
     return seconds;
-  // The gradient of a shard is all-gathered; that of a sum or of a whole value is present.
+  // After a reduce-scatter the gradient is all-gathered; after an all-reduce or all-gather no communication.
   const int64_t bytes = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
   const CollectiveCosts &costs = group.collectives;
   if (*kind == CollectiveKind::ReduceScatter)
@@ -169,7 +162,7 @@ double TrainingCosts::gradientAddSeconds(Operation *op) const {
       continue;
     const int64_t users =
         llvm::count_if(result.getUsers(), [&](Operation *user) { return flow.isDifferentiated(user); });
-    const double bytes = 3.0 * shapes.bytesOf(result) * shareOf(op);
+    const double bytes = 3.0 * shapes.bytesOf(result) * sequenceParallelFraction(op);
     if (users > 1)
       seconds += (users - 1) * callSeconds({call, {0, bytes}, std::nullopt}, group);
   }
@@ -177,8 +170,8 @@ double TrainingCosts::gradientAddSeconds(Operation *op) const {
 }
 
 TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
-  const double share = shareOf(op);
-  Seconds seconds{forwardSeconds(op), exchangeSeconds(op) + gradientAddSeconds(op), 0};
+  const double share = sequenceParallelFraction(op);
+  Seconds seconds{forwardSeconds(op), gradientCollectiveSeconds(op) + gradientAddSeconds(op), 0};
   if (auto call = dyn_cast<OperatorOp>(op)) {
     auto add = [&](double &sum, ArrayRef<GradientWork> gradients) {
       for (GradientWork gradient : gradients) {
@@ -211,7 +204,7 @@ double TrainingCosts::seconds(Operation *op) const {
 //===- Memory -------------------------------------------------------------===//
 
 /// Adds what the backward pass of a call reads, except for weights.
-void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
+void TrainingCosts::addSavedValues(Operation *op, ActivationBytes &activations) const {
   auto call = dyn_cast<OperatorOp>(op);
   if (!call)
     return;
@@ -221,31 +214,31 @@ void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
     Value storage = storageOf(value);
     if (isa_and_nonnull<ParamOp>(storage.getDefiningOp()))
       continue;
-    const int64_t whole = heldBytes(storage), bytes = whole ? whole : heldBytes(value);
+    const int64_t whole = activationBytes(storage), bytes = whole ? whole : activationBytes(value);
     auto segment = segmentOf(storage.getDefiningOp());
     if (segment && own != recomputed.end() && own->second == *segment)
-      holdings.recomputed[{*segment, storage}] = bytes;
+      activations.recomputed[{*segment, storage}] = bytes;
     else
-      holdings.kept[storage] = bytes;
+      activations.saved[storage] = bytes;
   }
-  holdings.workspaceBytes = std::max(holdings.workspaceBytes, work.workspaceBytes);
-  const int64_t extra = work.extraBytes * shareOf(op);
+  activations.workspaceBytes = std::max(activations.workspaceBytes, work.workspaceBytes);
+  const int64_t extra = work.extraBytes * sequenceParallelFraction(op);
   if (auto segment = segmentOf(op))
-    holdings.recomputedExtra[*segment] += extra;
+    activations.extraRecomputed[*segment] += extra;
   else
-    holdings.keptExtra += extra;
+    activations.extraSaved += extra;
 }
 
 /// Adds the inputs from which a block is recomputed.
-void TrainingCosts::holdEntering(Operation *op, Holdings &holdings) const {
+void TrainingCosts::addSegmentInputs(Operation *op, ActivationBytes &activations) const {
   auto segment = segmentOf(op);
-  if (options.recompute != Recompute::Full || !segment)
+  if (options.recompute != RecomputeKind::Full || !segment)
     return;
   for (Value value : usedValues(op)) {
     Value storage = storageOf(value);
     if (isTensorLike(value.getType()) && flow.dependsOnInputs(storage) &&
         segmentOf(storage.getDefiningOp()) != segment)
-      holdings.kept[storage] = heldBytes(storage);
+      activations.saved[storage] = activationBytes(storage);
   }
 }
 
@@ -255,14 +248,15 @@ void TrainingCosts::addWeight(Value value, TrainingStageCost &cost, double &move
   cost.stateBytes += bytes;
   if (!flow.requiresGrad(value))
     return;
-  const bool isNarrow = bytes < elements * int64_t(sizeof(float));
-  const int64_t state = elements * (isNarrow ? OptimizerBytes::kNarrowState : OptimizerBytes::kWideState);
+  const bool isHalfPrecision = bytes < elements * int64_t(sizeof(float));
+  const int64_t state =
+      elements * (isHalfPrecision ? OptimizerBytes::kHalfState : OptimizerBytes::kFloat32State);
   const int64_t gradient = elements * OptimizerBytes::kGradient;
   cost.weightBytes += bytes;
   cost.gradientBytes += gradient;
   cost.optimizerBytes += state - gradient;
   cost.stateBytes += state;
-  moved += double(elements) * (isNarrow ? OptimizerBytes::kNarrowMoves : OptimizerBytes::kWideMoves);
+  moved += double(elements) * (isHalfPrecision ? OptimizerBytes::kHalfMoves : OptimizerBytes::kFloat32Moves);
 }
 
 /// Adds all weights that the operations read, directly or through values that depend on weights alone.
@@ -304,7 +298,7 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
 
 TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
   TrainingStageCost cost;
-  Holdings holdings;
+  ActivationBytes activations;
   std::vector<Seconds> secondsOfOps;
   for (Operation *op : ops) {
     const Seconds seconds = secondsOfOps.emplace_back(secondsOf(op));
@@ -312,28 +306,28 @@ TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
     cost.inputGradient += seconds.inputGradient;
     cost.weightGradient += seconds.weightGradient;
     op->walk([&](Operation *inner) {
-      hold(inner, holdings);
-      holdEntering(inner, holdings);
+      addSavedValues(inner, activations);
+      addSegmentInputs(inner, activations);
     });
   }
-  cost.savedBytes = holdings.keptExtra;
-  for (auto &[storage, bytes] : holdings.kept)
+  cost.savedBytes = activations.extraSaved;
+  for (auto &[storage, bytes] : activations.saved)
     cost.savedBytes += bytes;
-  for (auto &[key, bytes] : holdings.recomputed)
-    holdings.recomputedExtra[key.first] += bytes;
-  for (auto &[segment, bytes] : holdings.recomputedExtra)
+  for (auto &[key, bytes] : activations.recomputed)
+    activations.extraRecomputed[key.first] += bytes;
+  for (auto &[segment, bytes] : activations.extraRecomputed)
     cost.recomputedBytes = std::max(cost.recomputedBytes, bytes);
-  cost.recomputedBytes += holdings.workspaceBytes;
+  cost.recomputedBytes += activations.workspaceBytes;
   const std::vector<int64_t> gradients = addWeights(ops, cost);
   GradientBucket bucket{0, cost.inputGradient, cost.weightGradient};
-  const size_t last = llvm::find_if(gradients, [](int64_t bytes) { return bytes > 0; }) - gradients.begin();
-  for (size_t op = ops.size(); op-- > last;) {
+  const size_t first = llvm::find_if(gradients, [](int64_t bytes) { return bytes > 0; }) - gradients.begin();
+  for (size_t op = ops.size(); op-- > first;) {
     bucket.bytes += gradients[op];
     // Clamped, since the sum above adds in another order.
     bucket.inputPassSecondsLeft = std::max(0.0, bucket.inputPassSecondsLeft - secondsOfOps[op].inputGradient);
     bucket.weightPassSecondsLeft =
         std::max(0.0, bucket.weightPassSecondsLeft - secondsOfOps[op].weightGradient);
-    if (bucket.bytes < kBucketBytes && op > last)
+    if (bucket.bytes < kBucketBytes && op > first)
       continue;
     cost.buckets.push_back(bucket);
     bucket.bytes = 0;

@@ -4,6 +4,7 @@
 
 #include "ir/ExampleShapes.h"
 #include "ir/autograd/BackwardPassCache.h"
+#include "ir/autograd/Recompute.h"
 #include "ir/semantics/GradientFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/machine/DeviceGroup.h"
@@ -11,21 +12,12 @@
 
 namespace cleave {
 
-/// Activation recomputation: which activations the backward pass recomputes instead of saving them.
-enum class Recompute {
-  None,
-  /// Activations between two contractions neither of which takes a weight, such as attention scores
-  /// (Korthikanti et al. 2022).
-  Selective,
-  /// All activations inside each item of a module list (`transformer.h.3`); only the item's inputs are saved
-  /// (Chen et al. 2016).
-  Full,
-};
-
 struct TrainingOptions {
-  Recompute recompute = Recompute::None;
-  /// Sequence parallelism (Korthikanti et al. 2022): values that every tensor-parallel rank would hold whole
-  /// are sharded over the ranks instead, and so is the work on them. An all-reduce becomes a reduce-scatter,
+  /// Activations that the backward pass recomputes: Selective, Full (each item of a module list), or none.
+  /// Costs of MinimumCut are not known.
+  std::optional<RecomputeKind> recompute;
+  /// Sequence parallelism (Korthikanti et al. 2022): values that would be replicated on the tensor-parallel
+  /// ranks are sharded over them instead, and so is the work on them. An all-reduce becomes a reduce-scatter,
   /// plus an all-gather where the whole value is read. The all-gather for the backward pass overlaps with a
   /// matrix product, as in that paper.
   bool sequenceParallel = false;
@@ -65,13 +57,13 @@ struct TrainingStageCost {
 
 /// Bytes that Adam in mixed precision holds and moves per parameter, as in Megatron-LM.
 struct OptimizerBytes {
-  /// Bytes held beside the weight, its gradient among them. A weight narrower than float32 has a float32
+  /// Bytes held beside the weight, its gradient among them. A half-precision weight has a float32
   /// gradient, a float32 copy and two moments; a float32 weight has a gradient and two moments.
-  static constexpr int64_t kGradient = 4, kNarrowState = kGradient + 4 + 8, kWideState = kGradient + 8;
+  static constexpr int64_t kGradient = 4, kHalfState = kGradient + 4 + 8, kFloat32State = kGradient + 8;
   /// Bytes read or written by the optimizer step. Gradients are unscaled (8), their norm is computed (4),
   /// they are clipped (8) and cleared (4). Adam reads gradient, weight and moments and writes all but the
-  /// gradient (28); narrow weights are cast from the float32 copy (6).
-  static constexpr int64_t kNarrowMoves = 8 + 4 + 8 + 4 + 28 + 6, kWideMoves = 4 + 8 + 4 + 28;
+  /// gradient (28); half-precision weights are cast from the float32 copy (6).
+  static constexpr int64_t kHalfMoves = 8 + 4 + 8 + 4 + 28 + 6, kFloat32Moves = 4 + 8 + 4 + 28;
 };
 
 /// Costs of training a function: the program of one tensor-parallel rank with its collectives, or a whole
@@ -88,8 +80,9 @@ public:
   double seconds(mlir::Operation *op) const;
   /// \param ops  the operations of one stage, in program order.
   TrainingStageCost stage(llvm::ArrayRef<mlir::Operation *> ops) const;
-  /// Bytes of a value that one rank sends to another stage, for one micro-batch. Where all tensor-parallel
-  /// ranks hold the value whole, each sends a part, and the receivers all-gather it (Narayanan et al. 2021).
+  /// Bytes of a value that one rank sends to another stage, for one micro-batch. Where the value is
+  /// replicated on the tensor-parallel ranks, each sends a part, and the receivers all-gather it (Narayanan
+  /// et al. 2021).
   int64_t sentBytes(mlir::Value value) const;
 
 private:
@@ -98,38 +91,39 @@ private:
   struct Seconds {
     double forward = 0, inputGradient = 0, weightGradient = 0;
   };
-  /// Bytes held by a stage, collected operation by operation.
-  struct Holdings {
-    llvm::MapVector<mlir::Value, int64_t> kept;
+  /// Bytes of activations that a stage saves for its backward pass or recomputes in it, collected operation
+  /// by operation.
+  struct ActivationBytes {
+    llvm::MapVector<mlir::Value, int64_t> saved;
     llvm::MapVector<std::pair<Segment, mlir::Value>, int64_t> recomputed;
-    /// Bytes that backward passes keep besides operands and results: of operations whose results are saved,
+    /// Bytes that backward passes save besides operands and results: of operations whose results are saved,
     /// and by segment of the others.
-    int64_t keptExtra = 0;
+    int64_t extraSaved = 0;
     /// Of the operator that needs most.
     int64_t workspaceBytes = 0;
-    llvm::MapVector<Segment, int64_t> recomputedExtra;
+    llvm::MapVector<Segment, int64_t> extraRecomputed;
   };
 
-  void findSplit();
+  void findPerRankValues();
   void findGradientAllReduces();
   /// Full recomputation: finds the items of module lists.
-  void findBlocks();
+  void findModuleListSegments();
   /// Selective recomputation: finds attention cores.
-  void findCores();
+  void findAttentionSegments();
 
-  double shareOf(mlir::Operation *op) const;
-  bool isWhole(mlir::Value value) const {
-    return ranks > 1 && flow.dependsOnInputs(value) && !split.contains(value);
+  double sequenceParallelFraction(mlir::Operation *op) const;
+  bool isReplicated(mlir::Value value) const {
+    return ranks > 1 && flow.dependsOnInputs(value) && !perRankValues.contains(value);
   }
-  int64_t heldBytes(mlir::Value storage) const;
+  int64_t activationBytes(mlir::Value storage) const;
   std::optional<Segment> segmentOf(mlir::Operation *op) const;
   double allReduceSeconds(int64_t bytes) const;
   double forwardSeconds(mlir::Operation *op) const;
-  double exchangeSeconds(mlir::Operation *op) const;
+  double gradientCollectiveSeconds(mlir::Operation *op) const;
   double gradientAddSeconds(mlir::Operation *op) const;
   Seconds secondsOf(mlir::Operation *op) const;
-  void hold(mlir::Operation *op, Holdings &holdings) const;
-  void holdEntering(mlir::Operation *op, Holdings &holdings) const;
+  void addSavedValues(mlir::Operation *op, ActivationBytes &activations) const;
+  void addSegmentInputs(mlir::Operation *op, ActivationBytes &activations) const;
   void addWeight(mlir::Value value, TrainingStageCost &cost, double &moved) const;
   std::vector<int64_t> addWeights(llvm::ArrayRef<mlir::Operation *> ops, TrainingStageCost &cost) const;
 
@@ -141,12 +135,11 @@ private:
   unsigned ranks;
   GradientFlow flow;
   /// Values that differ between the ranks of a tensor-parallel group.
-  llvm::DenseSet<mlir::Value> split;
+  llvm::DenseSet<mlir::Value> perRankValues;
   /// By the first operation that reads them: storages whose gradients the ranks all-reduce.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> gradientAllReduces;
-  /// `recomputed`: operations that the backward pass runs again. `notSaved`: those of them whose results the
-  /// forward pass does not save (the second contraction of an attention core runs again although its result
-  /// is saved).
+  /// Operations that the backward pass runs again; and those of them whose results the forward pass does not
+  /// save: all but the second contraction of an attention core.
   llvm::DenseMap<mlir::Operation *, Segment> recomputed, notSaved;
 };
 

@@ -12,8 +12,8 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Operations that each program makes for itself.
-static bool isRepeated(Operation *op) {
+/// Operations without a stage of their own: each stage that reads their results has a copy.
+static bool isCopiedIntoEachStage(Operation *op) {
   return isa<ParamOp, ConstantOp, PerRankOp, FirstRankOp, SizeOp, ListOp, TupleOp, DictOp>(op) &&
          isMemoryEffectFree(op);
 }
@@ -35,7 +35,9 @@ std::optional<TrainingStages> TrainingStages::of(func::FuncOp function) {
   return stages;
 }
 
-bool TrainingStages::isBackward(Operation *op) const { return !forwardPart.contains(op) && !isRepeated(op); }
+bool TrainingStages::isBackward(Operation *op) const {
+  return !forwardPart.contains(op) && !isCopiedIntoEachStage(op);
+}
 
 void TrainingStages::makeCopy() {
   IRMapping map;
@@ -64,56 +66,51 @@ ArrayRef<Operation *> TrainingStages::backwardOf(Operation *copied) const {
   return found == backward.end() ? ArrayRef<Operation *>() : ArrayRef<Operation *>(found->second);
 }
 
-static std::optional<int64_t> stageOf(Operation *op) {
-  auto stage = op ? op->getAttrOfType<IntegerAttr>(kStageIndexAttr) : IntegerAttr();
-  return stage ? std::optional(stage.getInt()) : std::nullopt;
-}
-
 static const OpSemantics &semanticsOf(Operation *op) {
   static const OpSemantics none;
   auto call = dyn_cast<OperatorOp>(op);
   return call ? cleave::semanticsOf(call.getName()) : none;
 }
 
-/// The product or sum that gives the gradient of a weight, with the views that it alone takes, and what
-/// is made of it alone by views, casts and elementwise operations.
-llvm::DenseSet<Operation *> TrainingStages::weightOperations() {
-  llvm::DenseSet<Operation *> found;
+/// Contractions and reductions that give the gradient of a weight, views that only they read, and the views,
+/// casts and elementwise operations after them.
+llvm::DenseSet<Operation *> TrainingStages::weightGradientOperations() {
+  llvm::DenseSet<Operation *> ofWeights;
   Operation *terminator = function.getBody().front().getTerminator();
-  // Operations to look at, and whether they are in front of the product.
-  SmallVector<std::pair<Operation *, bool>> open;
+  // Operations to look at, and whether only a contraction or reduction of these reads them.
+  SmallVector<std::pair<Operation *, bool>> pending;
   for (OpOperand &result : terminator->getOpOperands())
     if (Operation *maker = result.get().getDefiningOp();
         maker && function.getResultAttr(result.getOperandNumber(), kGradientAttr))
-      open.push_back({maker, false});
+      pending.push_back({maker, false});
   for (AccumulateOp sum : function.getOps<AccumulateOp>())
     if (isBackward(sum))
-      open.push_back({sum, false});
-  while (!open.empty()) {
-    auto [op, isInFront] = open.pop_back_val();
+      pending.push_back({sum, false});
+  while (!pending.empty()) {
+    auto [op, feedsContraction] = pending.pop_back_val();
     const OpSemantics &semantics = semanticsOf(op);
-    auto isOfWeight = [&](Operation *user) { return user == terminator || found.contains(user); };
-    if (found.contains(op) || !isBackward(op) || !llvm::all_of(op->getUsers(), isOfWeight) ||
-        (isInFront && !semantics.isView))
+    auto isOfWeight = [&](Operation *user) { return user == terminator || ofWeights.contains(user); };
+    if (ofWeights.contains(op) || !isBackward(op) || !llvm::all_of(op->getUsers(), isOfWeight) ||
+        (feedsContraction && !semantics.isView))
       continue;
-    found.insert(op);
-    const bool isProduct =
+    ofWeights.insert(op);
+    const bool isContractionOrReduction =
         isa<OperatorOp>(op) && !semantics.isView && !semantics.mayBeView && !semantics.isElementwise;
     for (Value operand : op->getOperands())
       if (Operation *maker = operand.getDefiningOp())
-        open.push_back({maker, isInFront || isProduct});
+        pending.push_back({maker, feedsContraction || isContractionOrReduction});
   }
-  return found;
+  return ofWeights;
 }
 
 /// Operations of the body that use a result of `op`, directly or in a list, tuple or dictionary, which each
 /// stage builds for itself.
 static SmallVector<Operation *> readersOf(Operation *op) {
-  SmallVector<Operation *> readers, open(op->getUsers());
-  while (!open.empty()) {
-    Operation *user = op->getBlock()->findAncestorOpInBlock(*open.pop_back_val());
-    if (isRepeated(user))
-      llvm::append_range(open, user->getUsers());
+  SmallVector<Operation *> readers, pending(op->getUsers());
+  while (!pending.empty()) {
+    Operation *user = op->getBlock()->findAncestorOpInBlock(*pending.pop_back_val());
+    if (isCopiedIntoEachStage(user))
+      llvm::append_range(pending, user->getUsers());
     else
       readers.push_back(user);
   }
@@ -124,12 +121,12 @@ void TrainingStages::assignBackward() {
   Block &body = function.getBody().front();
   llvm::DenseMap<int64_t, int64_t> stageOfNumber;
   for (Operation &op : body.without_terminator())
-    if (auto number = forwardNumberOf(&op), stage = stageOf(&op);
+    if (auto number = forwardNumberOf(&op), stage = stageIndexOf(&op);
         number && stage && forwardPart.contains(&op)) {
       auto [known, isNew] = stageOfNumber.try_emplace(*number, *stage);
       known->second = std::max(known->second, *stage);
     }
-  const llvm::DenseSet<Operation *> ofWeights = weightOperations();
+  const llvm::DenseSet<Operation *> ofWeights = weightGradientOperations();
   Builder b(function.getContext());
   for (Operation &op : llvm::reverse(body.without_terminator())) {
     if (!isBackward(&op) || isa<AccumulateOp>(op))
@@ -140,48 +137,49 @@ void TrainingStages::assignBackward() {
         stage = known->second;
     for (Operation *user : readersOf(&op))
       if (isBackward(user) && !isa<AccumulateOp>(user))
-        stage = std::max(stage, stageOf(user).value_or(0));
+        stage = std::max(stage, stageIndexOf(user).value_or(0));
     for (Value value : usedValues(&op))
       if (Operation *maker = value.getDefiningOp(); maker && forwardPart.contains(maker))
-        stage = std::max(stage, stageOf(maker).value_or(0));
+        stage = std::max(stage, stageIndexOf(maker).value_or(0));
     // What goes to another stage, as a term of the gradient of a tied weight does, is sent as other
     // gradients.
     const bool isOfWeight = ofWeights.contains(&op) && llvm::all_of(op.getUsers(), [&](Operation *user) {
                               return user == body.getTerminator() || isa<AccumulateOp>(user) ||
-                                     (stageOf(user) == stage && phaseOf(user) == Phase::BackwardWeight);
+                                     (stageIndexOf(user) == stage && phaseOf(user) == Phase::BackwardWeight);
                             });
     op.setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage));
     op.setAttr(PhaseAttr::name,
                PhaseAttr::get(b.getContext(), isOfWeight ? Phase::BackwardWeight : Phase::BackwardInput));
   }
-  placeSums();
-  mergeLonePhases();
+  assignSums();
+  mergeWeightPhaseIntoInput();
 }
 
-/// Adds each term where it is made; what no operation of a stage makes, in the last one.
-void TrainingStages::placeSums() {
+/// Puts the addition of each term of a gradient into the stage and phase that compute the term; of terms that
+/// no stage computes (constants), into the last stage.
+void TrainingStages::assignSums() {
   Builder b(function.getContext());
   int64_t last = 0;
   for (Operation &op : function.getBody().front().without_terminator())
-    last = std::max(last, stageOf(&op).value_or(0));
+    last = std::max(last, stageIndexOf(&op).value_or(0));
   for (AccumulateOp sum : function.getOps<AccumulateOp>()) {
     if (!isBackward(sum))
       continue;
     Operation *maker = sum.getValue().getDefiningOp();
-    auto stage = maker ? stageOf(maker) : std::nullopt;
+    auto stage = maker ? stageIndexOf(maker) : std::nullopt;
     sum->setAttr(kStageIndexAttr, b.getI64IntegerAttr(stage.value_or(last)));
     if (stage && isBackward(maker))
       sum->setAttr(PhaseAttr::name, maker->getAttr(PhaseAttr::name));
   }
 }
 
-/// A stage has gradients of weights beside gradients of inputs alone: without the latter, the former take
-/// their place.
-void TrainingStages::mergeLonePhases() {
+/// In stages that have operations of backward_weight and none of backward_input, makes the former
+/// backward_input: a plan has backward_weight only beside backward_input.
+void TrainingStages::mergeWeightPhaseIntoInput() {
   std::set<int64_t> withInputs;
   SmallVector<Operation *> ofWeights;
   for (Operation &op : function.getBody().front().without_terminator()) {
-    const int64_t stage = stageOf(&op).value_or(-1);
+    const int64_t stage = stageIndexOf(&op).value_or(-1);
     if (phaseOf(&op) == Phase::BackwardInput)
       withInputs.insert(stage);
     if (phaseOf(&op) != Phase::BackwardWeight)
@@ -193,7 +191,7 @@ void TrainingStages::mergeLonePhases() {
         withInputs.insert(stage);
   }
   for (Operation *op : ofWeights)
-    if (!withInputs.count(*stageOf(op)))
+    if (!withInputs.count(*stageIndexOf(op)))
       op->setAttr(PhaseAttr::name, PhaseAttr::get(function.getContext(), Phase::BackwardInput));
 }
 

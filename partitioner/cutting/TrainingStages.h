@@ -16,14 +16,14 @@
 
 namespace cleave {
 
-/// A function with gradients (kGradientAttr): results, or terms that are added to sums.
+/// A function whose results, or additions to sums, are gradients (kGradientAttr).
 class TrainingStages {
 public:
   /// Nothing if there is no gradient. The function must outlive the result.
   static std::optional<TrainingStages> of(mlir::func::FuncOp function);
 
   /// A copy without backward operations and gradients, to be cut.
-  mlir::func::FuncOp forward() const { return *copy; }
+  mlir::func::FuncOp forwardFunction() const { return *copy; }
   /// The operation of the function that an operation of the copy stands for.
   mlir::Operation *originalOf(mlir::Operation *copied) const { return originals.lookup(copied); }
   /// The backward operations of an operation of the copy.
@@ -32,17 +32,17 @@ public:
   /// phases: backward_weight if only gradients of weights depend on the operation, else backward_input. An
   /// operation that adds to a sum is where its term is.
   ///
-  /// A backward operation has the stage of its forward operation, or a later one: that of a forward value
-  /// that it reads, or of a backward operation that reads what it gives.
+  /// The stage of a backward operation is the latest of its forward operation's, of those of the forward
+  /// values that it reads, and of those of the backward operations that read its results.
   void assignBackward();
 
 private:
   explicit TrainingStages(mlir::func::FuncOp function) : function(function) {}
   void makeCopy();
   bool isBackward(mlir::Operation *op) const;
-  llvm::DenseSet<mlir::Operation *> weightOperations();
-  void placeSums();
-  void mergeLonePhases();
+  llvm::DenseSet<mlir::Operation *> weightGradientOperations();
+  void assignSums();
+  void mergeWeightPhaseIntoInput();
 
   mlir::func::FuncOp function;
   llvm::DenseSet<mlir::Operation *> forwardPart;

@@ -1,8 +1,8 @@
 //===- CutMemoryPredictor.cpp - Memory as plans would predict it ----------===//
 #include "partitioner/memory/CutMemoryPredictor.h"
-#include "ir/semantics/OpSemantics.h"
-#include "partitioner/graph/JointFunction.h"
 #include "ir/UsedValues.h"
+#include "ir/semantics/OpSemantics.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/memory/SpecializeRank.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
@@ -53,7 +53,7 @@ StageBodies::StageBodies(func::FuncOp function, const ModelGraph &model, ArrayRe
     : stages(count) {
   for (auto [ops, stage] : llvm::zip(model.nodes, stageOf))
     for (Operation *op : ops)
-      if (signatureOf(op) == signature)
+      if (signatureIndexOf(op) == signature)
         placed[op] = stage;
   Block &block = function.getBody().front();
   for (Operation &op : block.without_terminator())
@@ -233,7 +233,7 @@ std::vector<RankMemory> CutMemoryPredictor::of(const ModelGraph &model, ArrayRef
                                                uint32_t ranks) const {
   const uint32_t stages = *llvm::max_element(stageOf) + 1;
   std::vector<StageBodies> splits;
-  std::vector<std::vector<int64_t>> given(signaturesOf(function), std::vector<int64_t>(stages));
+  std::vector<std::vector<int64_t>> given(signatureCountOf(function), std::vector<int64_t>(stages));
   for (auto [signature, kept] : llvm::enumerate(given)) {
     const StageBodies &split = splits.emplace_back(function, model, stageOf, stages, signature);
     for (Value result : resultsOf(function, signature))

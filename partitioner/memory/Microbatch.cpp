@@ -1,6 +1,6 @@
 //===- Microbatch.cpp - A function at the size of a micro-batch -----------===//
 #include "partitioner/memory/Microbatch.h"
-#include "partitioner/graph/JointFunction.h"
+#include "partitioner/graph/MergedSignatures.h"
 
 using namespace mlir;
 

@@ -56,8 +56,9 @@ struct PipelineCache::Contents {
   std::map<uint32_t, ExampleShapes> microbatchShapes;
   /// Of the function's calls.
   BackwardPassCache backwards;
-  /// By that number, recomputation (nothing for inference), and device group.
-  std::map<std::tuple<uint32_t, std::optional<Recompute>, const DeviceGroup *>, OperationPrices> prices;
+  /// By that number, whether the function is trained, what is recomputed, and device group.
+  std::map<std::tuple<uint32_t, bool, std::optional<RecomputeKind>, const DeviceGroup *>, OperationPrices>
+      prices;
   std::map<ConfigurationKey, double> secondsLowerBound;
   /// By graph: cuts at the graph's own prices.
   std::map<const ModelGraph *, CutCache> cuts;

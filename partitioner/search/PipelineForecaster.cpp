@@ -2,7 +2,7 @@
 #include "partitioner/search/PipelineForecaster.h"
 #include "partitioner/cutting/CutStatistics.h"
 #include "partitioner/cutting/StageStarts.h"
-#include "partitioner/graph/JointFunction.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/machine/MakeError.h"
 #include "partitioner/sharding/LossSplit.h"
 
@@ -95,11 +95,12 @@ const std::vector<const DeviceGroup *> &PipelineForecaster::kindsOf(const Config
 OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration, uint32_t kind) {
   const DeviceGroup *group = kindsOf(configuration)[kind];
   const ExampleShapes &shapes = shapesOf(configuration);
-  const auto recompute =
-      configuration.schedule ? std::optional(configuration.training.recompute) : std::nullopt;
-  auto [known, isNew] = contents.prices.try_emplace(
-      {configuration.microbatches * configuration.dataParallelSize, recompute, group}, shapes, *group);
-  if (isNew && configuration.schedule)
+  const bool isTrained = configuration.schedule.has_value();
+  auto [known, isNew] =
+      contents.prices.try_emplace({configuration.microbatches * configuration.dataParallelSize, isTrained,
+                                   configuration.training.recompute, group},
+                                  shapes, *group);
+  if (isNew && isTrained)
     known->second.training.emplace(function, shapes, *group, configuration.training, contents.backwards);
   return known->second;
 }

@@ -41,7 +41,7 @@ protected:
   std::optional<BatchObstacle> obstacle;
   /// Cache for trainingOf, by the number of micro-batches of all data-parallel ranks and by recomputation. It
   /// holds for one cut and is cleared before another one.
-  std::map<std::pair<uint32_t, Recompute>, CutTrainingCosts> trainingCosts;
+  std::map<std::pair<uint32_t, std::optional<RecomputeKind>>, CutTrainingCosts> trainingCosts;
 
 private:
   const ExampleShapes &shapesOf(const Configuration &configuration);

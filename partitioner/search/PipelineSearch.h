@@ -118,8 +118,8 @@ struct PipelineSearchRequest {
   std::vector<uint32_t> zeroStages = {0};
   /// The dimension that micro-batches split; empty if there is none.
   std::string batch;
-  /// The functions that a joint function joins (JointFunction), all of whose batches are split; may be empty
-  /// for a single function.
+  /// The functions that a merged function holds (MergedSignatures), all of whose batches are split; may be
+  /// empty for a single function.
   std::vector<mlir::func::FuncOp> signatures = {};
   /// Paths of modules that must begin a stage.
   std::vector<std::string> stageBefore;

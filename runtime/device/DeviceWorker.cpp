@@ -36,12 +36,14 @@ static std::optional<unsigned> indexIn(llvm::StringRef name, llvm::StringRef kin
   return index;
 }
 
+bool isGpu(llvm::StringRef name) { return name.starts_with("cuda"); }
+
 llvm::Error checkDeviceName(llvm::StringRef name) {
   if (indexIn(name, "cpu") || indexIn(name, "cuda"))
     return llvm::Error::success();
   return llvm::createStringError("device " + name +
                                  ": not a device, expected cpu:N or cuda:N; did you mean " +
-                                 nearestDevice(name.starts_with("cuda") ? "cuda" : "cpu", name) + "?");
+                                 nearestDevice(isGpu(name) ? "cuda" : "cpu", name) + "?");
 }
 
 /// The plugin, after it has initialized GPU `index`.

@@ -38,6 +38,9 @@ struct ResolvedDevice {
 /// Fails on a name that is not a device of this machine.
 llvm::Expected<ResolvedDevice> resolveDevice(const std::string &name);
 
+/// True for the name of a GPU (`cuda:0`).
+bool isGpu(llvm::StringRef name);
+
 /// Fails on a malformed device name. The device need not exist on this machine.
 llvm::Error checkDeviceName(llvm::StringRef name);
 

@@ -2,6 +2,7 @@
 #include "runtime/device/PlanRanks.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/Schedule.h"
+#include "runtime/device/DeviceWorker.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace cleave::runtime {
@@ -28,10 +29,9 @@ Error checkSupported(const plan::Plan &plan) {
 
 /// Fails if the ranks of a group are on devices between which no collective runs.
 static Error checkGroup(const plan::Group &group, llvm::ArrayRef<std::string> names) {
-  auto isGpu = [&](uint32_t rank) { return llvm::StringRef(names[rank]).starts_with("cuda"); };
   const uint32_t first = group.ranks.front();
   for (uint32_t rank : group.ranks)
-    if (isGpu(rank) != isGpu(first))
+    if (isGpu(names[rank]) != isGpu(names[first]))
       return llvm::createStringError("ranks " + Twine(first) + " and " + Twine(rank) +
                                      " exchange tensors in one group on " + names[first] + " and " +
                                      names[rank] +

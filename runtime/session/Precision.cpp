@@ -16,9 +16,7 @@ llvm::Error setPrecision(const SessionOptions &options, llvm::ArrayRef<ResolvedD
   if (options.autocast && options.checkTypes)
     return llvm::createStringError(
         "autocast gives values other types than the plan predicts; leave --autocast or --check-types away");
-  const bool isOfGpus =
-      llvm::any_of(options.devices, [](llvm::StringRef name) { return name.starts_with("cuda"); });
-  if (!isOfGpus && (options.tf32 || options.cudaGraphs))
+  if (llvm::none_of(options.devices, isGpu) && (options.tf32 || options.cudaGraphs))
     return llvm::createStringError(llvm::Twine(options.tf32 ? "--tf32" : "--cuda-graphs") +
                                    " is of GPUs, and no device is one; name one (--devices cuda:0), or leave "
                                    "it away");

@@ -3,9 +3,12 @@
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/PlanQueries.h"
+#include "codegen/plan/TrainingStep.h"
 #include "random/SplitMix.h"
 #include "runtime/base/Exceptions.h"
+#include "runtime/device/DeviceWorker.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
@@ -40,6 +43,9 @@ static bool isFloat32Scalar(const plan::TensorType &type) {
 }
 
 Error Trainer::bindSignature() {
+  const std::string refusal = "this plan does not train; make one with cleave compile --train";
+  if (ownedSession->plan().signatures.size() != 1)
+    return llvm::createStringError(refusal);
   const plan::Signature &signature = *ownedSession->plan().signatures.front();
   auto hasInput = [&](llvm::StringRef role) {
     auto found = llvm::find_if(signature.inputs, [&](auto &input) { return input->role == role; });
@@ -52,21 +58,16 @@ Error Trainer::bindSignature() {
     return found != signature.outputs.end() && (*found)->type->ranked &&
            llvm::all_of((*found)->type->dims, isOne);
   };
-  if (hasInput("learning_rate") && hasInput("step") && output("loss", lossOutput) &&
-      output("grad_norm", normOutput))
+  if (hasInput(plan::kLearningRateRole) && hasInput(plan::kStepRole) &&
+      output(plan::kLossOutput, lossOutput) && output(plan::kGradNormOutput, normOutput))
     return Error::success();
-  return llvm::createStringError("this plan does not train; make one with cleave compile --train");
-}
-
-/// True if each step gives the input; its caller gives the others.
-static bool isStepInput(const plan::Input &input) {
-  return llvm::is_contained({"learning_rate", "step", "random_key", "sample_index"}, input.role);
+  return llvm::createStringError(refusal);
 }
 
 std::vector<const plan::Input *> Trainer::inputs() const {
   std::vector<const plan::Input *> inputs;
   for (const auto &input : ownedSession->plan().signatures.front()->inputs)
-    if (!isStepInput(*input))
+    if (!plan::isStepInput(*input))
       inputs.push_back(input.get());
   return inputs;
 }
@@ -92,14 +93,14 @@ std::vector<at::Tensor> Trainer::leavesOf(llvm::ArrayRef<at::Tensor> batch, cons
   std::vector<at::Tensor> leaves;
   size_t next = 0;
   for (const auto &input : signature.inputs)
-    if (input->role == "learning_rate")
+    if (input->role == plan::kLearningRateRole)
       leaves.push_back(at::scalar_tensor(step.learningRate, at::kFloat));
-    else if (input->role == "step")
+    else if (input->role == plan::kStepRole)
       leaves.push_back(at::scalar_tensor(double(step.number), at::kFloat));
-    else if (input->role == "random_key")
+    else if (input->role == plan::kRandomKeyRole)
       // ~seed: libtorch's GPU generators are Philox too, and would draw the same numbers from the same key.
       leaves.push_back(at::scalar_tensor(int64_t(seedOf(~options.seed, step.number)), at::kLong));
-    else if (input->role == "sample_index")
+    else if (input->role == plan::kSampleIndexRole)
       leaves.push_back(at::arange(batchSize(signature, inputs(), batch), at::kLong));
     else
       leaves.push_back(batch[next++]);
@@ -148,7 +149,8 @@ Error Trainer::shareResult(llvm::ArrayRef<at::Tensor> results, StepResult &step)
   if (!shared)
     return shared.takeError();
   if (shared->size() != sizeof numbers)
-    return llvm::createStringError("a message of rank %u: found no result of a step", root);
+    return llvm::createStringError("rank %u sent %zu bytes, expected loss and gradient norm (%zu bytes)",
+                                   root, shared->size(), sizeof numbers);
   std::memcpy(&numbers, shared->data(), sizeof numbers);
   step.loss = numbers[0];
   step.gradientNorm = numbers[1];
@@ -158,10 +160,7 @@ Error Trainer::shareResult(llvm::ArrayRef<at::Tensor> results, StepResult &step)
 void Trainer::seedStep(uint64_t number) const {
   const uint64_t mixed = seedOf(options.seed, number);
   // at::manual_seed asks for GPUs, after which libtorch finds none that a plugin brings later.
-  const bool hasGpu = llvm::any_of(ownedSession->statistics(), [](const DeviceStatistics &device) {
-    return llvm::StringRef(device.name).starts_with("cuda");
-  });
-  if (hasGpu)
+  if (llvm::any_of(ownedSession->statistics(), [](const auto &device) { return isGpu(device.name); }))
     return at::manual_seed(mixed);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   std::lock_guard lock(generator.mutex());
@@ -217,6 +216,15 @@ Expected<std::vector<NamedTensor>> Trainer::checkpoint() {
 }
 
 Error Trainer::restore(llvm::ArrayRef<NamedTensor> checkpoint) {
+  return catching([&] { return restoreEntries(checkpoint); });
+}
+
+Error Trainer::restoreEntries(llvm::ArrayRef<NamedTensor> checkpoint) {
+  llvm::StringSet<> names;
+  for (const NamedTensor &entry : checkpoint)
+    if (!names.insert(entry.name).second)
+      return llvm::createStringError("found '" + entry.name +
+                                     "' twice, expected a checkpoint of cleave train");
   TrainedTensors tensors;
   std::optional<int64_t> steps;
   for (const NamedTensor &entry : checkpoint) {

@@ -71,6 +71,7 @@ private:
   Trainer(std::unique_ptr<Session> session, TrainerOptions options)
       : ownedSession(std::move(session)), options(std::move(options)) {}
   llvm::Error bindSignature();
+  llvm::Error restoreEntries(llvm::ArrayRef<NamedTensor> checkpoint);
   llvm::Expected<StepResult> runStep(llvm::ArrayRef<at::Tensor> batch);
   /// The inputs of the signature: those of the batch, and what the step gives.
   std::vector<at::Tensor> leavesOf(llvm::ArrayRef<at::Tensor> batch, const StepResult &step) const;

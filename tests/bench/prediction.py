@@ -29,8 +29,18 @@ MODELS = {name: Model(name, f"hf:{name}", config, batch=1, seq=128)
           for name, config in {"gpt2": "", "bert": "", "resnet-50": "", "llama": LLAMA}.items()}
 BATCHES = {1: 10, 8: 3}  # steps of a run, few enough to be undisturbed now and then
 MESHES = {"pp=1": 1, "pp=2": 2, "tp=2": 2}  # devices
-# Percent: errors of steps, and of bytes in either direction and too few.
-MEAN, WORST, BYTES, TOO_FEW = 8, 15, 5, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Percent: errors of steps in the mean and at worst, of bytes in either direction, and of bytes that are too few."""
+    mean: int
+    worst: int
+    bytes: int
+    too_few: int
+
+
+LIMITS = Limits(mean=8, worst=15, bytes=5, too_few=2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +123,7 @@ def measure_machine(options, path, count):
     return path
 
 
-def tables(results, meshes=MESHES, most=(MEAN, WORST, BYTES, TOO_FEW)):
+def tables(results, meshes=MESHES, limits=LIMITS):
     runs = [(model, mesh, found[mesh]) for model, found in results.items() for mesh in meshes if report.measured(found, mesh)]
 
     def of_rounds(choose):
@@ -139,11 +149,11 @@ def tables(results, meshes=MESHES, most=(MEAN, WORST, BYTES, TOO_FEW)):
     if runs:
         usual = errors(statistics.median)
         yield report.table([["wanted", "found"],
-                            wanted("error of steps, mean", statistics.mean(errors(min)), most[0]),
-                            wanted("error of steps, worst", max(errors(min)), most[1]),
+                            wanted("error of steps, mean", statistics.mean(errors(min)), limits.mean),
+                            wanted("error of steps, worst", max(errors(min)), limits.worst),
                             ["the same of medians of rounds, mean and worst", f"{statistics.mean(usual):.1f} and {max(usual):.1f} %"],
-                            wanted("error of bytes, worst", max(map(abs, bytes_off)), most[2]),
-                            wanted("bytes too few, worst", max(0, -min(bytes_off)), most[3])])
+                            wanted("error of bytes, worst", max(map(abs, bytes_off)), limits.bytes),
+                            wanted("bytes too few, worst", max(0, -min(bytes_off)), limits.too_few)])
 
 
 def wanted(what, found, most):

@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 import report
 import rounds
 from contestants import output
-from prediction import furthest, in_rounds, measure_machine, tables
+from prediction import Limits, furthest, in_rounds, measure_machine, tables
 from training import MODELS as TRAINED, TrainingPlan
 
 BATCH = 8
@@ -26,8 +26,7 @@ MODELS = {name: dataclasses.replace(TRAINED[name], batch=BATCH) for name in ("gp
 # The mesh, micro-batches and schedule by name.
 MESHES = {"one device": ("pp=1", 1, "gpipe"), "pp=2, 1F1B": ("pp=2", BATCH, "1f1b"), "pp=2, GPipe": ("pp=2", BATCH, "gpipe"),
           "pp=2, ZB-H1": ("pp=2", BATCH, "zb-h1"), "tp=2": ("tp=2", 1, "gpipe"), "tp=2, 4 micro-batches": ("tp=2", 4, "gpipe")}
-# Percent: errors of steps, and of bytes in either direction.
-MEAN, WORST, BYTES, TOO_FEW = 8, 15, 3, 3
+LIMITS = Limits(mean=8, worst=15, bytes=3, too_few=3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +60,7 @@ def main():
     results = in_rounds(options, one_round)
     how = (f"Default configurations (Llama of 12 layers, 768 wide), seeded, without dropout; batches of {BATCH}, texts of 128 tokens; "
            f"AdamW. The fastest of {options.rounds} rounds, each of `cleave profile` and {options.steps} steps of every plan.")
-    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results, MESHES, (MEAN, WORST, BYTES, TOO_FEW)),
+    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results, MESHES, LIMITS),
                           *report.failures(results, plans_for({}))])
     rounds.conclude(options, MODELS, "training_prediction", results, found)
 

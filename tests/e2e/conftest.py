@@ -156,6 +156,52 @@ def tiny_model(trace_model):
     return lambda name: trace_model(f"hf:{name}", "--config", TINY[name], "--batch", 2, "--seq", 16)
 
 
+@pytest.fixture(scope="session")
+def training_model(trace_model):
+    """training_model("hf:gpt2"): an architecture of training_architectures, in training mode, batch 4, sequence 16."""
+    from training_architectures import CONFIGS, source_of
+
+    def trace(model):
+        name, class_name = source_of(model)
+        return trace_model(name, *(["--class", *class_name] if class_name else []), "--config", CONFIGS[model],
+                           "--batch", 4, "--seq", 16, "--train")
+    return trace
+
+
+@pytest.fixture(scope="module")
+def tied_gpt2(trace_model):
+    """A folder with a language model, whose head and embedding are one weight; and what makes its module."""
+    from cleave_trace import cli, sources
+    from training_architectures import MODELS
+
+    arguments = ("hf:gpt2", "--config", MODELS["hf:gpt2"], "--batch", 3, "--seq", 16, "--train")
+    [config] = cli.parse([*map(str, arguments), "-o", "model.pt"]).config
+    options = sources.Options(config=config, class_name=None, batch=3, seq=16, seed=0, train=True)
+    return trace_model(*arguments).path.parent, lambda: sources.load("hf:gpt2", options)[0].train()
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A folder with model.plan, which trains with AdamW, and data.safetensors."""
+    from training_modules import Classifier, compiled, traced
+
+    folder = tmp_path_factory.mktemp("classifier")
+    traced(Classifier, folder)
+    compiled(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Threads have too little to do in small models: they wait for one another, long where the machine is busy."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def tmp_path(tmp_path):
     """pytest's folder, removed after the test: plans of real models are as large as these."""

@@ -4,7 +4,6 @@ import datetime
 import os
 import socket
 import struct
-import time
 
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore

@@ -10,8 +10,10 @@ from torch.nn import functional
 
 from cleave_trace import files, gradients, tracing
 from conftest import cleave, refused
-from test_train import Classifier, Drops, Normalized, check, compiled, made, one_thread, rows, train_eagerly, trained  # noqa: F401
+from training_modules import Normalized, check, compiled, made, rows, train_eagerly, trained
 from test_train_memory import peaks
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 CLASSES, STEPS = 5, 20
 

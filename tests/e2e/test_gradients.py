@@ -6,25 +6,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from cleave_trace import cli, sources
-from conftest import TINY, cleave, execute
+from conftest import cleave, execute
 from launching import Processes, same_bits
-
-# Without dropout, whose random numbers are a plan's own.
-MODELS = {
-    "hf:gpt2": TINY["gpt2"] + ",attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
-    "hf:bert:BertForMaskedLM": TINY["bert"] + ",hidden_dropout_prob=0,attention_probs_dropout_prob=0",
-    "hf:llama": "num_hidden_layers=2,hidden_size=32,intermediate_size=64,num_attention_heads=4,num_key_value_heads=2,vocab_size=128",
-    "hf:t5": TINY["t5"] + ",dropout_rate=0",
-    "hf:vit:ViTForImageClassification": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,"
-                                        "image_size=32,patch_size=8,hidden_dropout_prob=0,attention_probs_dropout_prob=0",
-    "hf:resnet:ResNetForImageClassification": "depths=[1,1],hidden_sizes=[16,32],embedding_size=8,layer_type=basic",
-    "hf:convnext:ConvNextForImageClassification": "depths=[1,1],hidden_sizes=[8,16],num_stages=2,drop_path_rate=0",
-}
-
-
-def source_of(model):
-    kind, *class_name = model.removeprefix("hf:").split(":")
-    return f"hf:{kind}", class_name
+from training_architectures import MODELS, source_of
 
 
 def traced(model, config, folder, *options):

@@ -1,7 +1,6 @@
-"""A plan over several GPUs, in one process and as a process a GPU, between which NCCL moves tensors: `make test-multigpu`."""
+"""A plan over several GPUs, in one process and as one process per GPU, between which NCCL moves tensors: `make test-multigpu`."""
 
 import json
-import os
 import signal
 import subprocess
 

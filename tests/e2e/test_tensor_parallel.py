@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
 
-from conftest import BIN, TINY, cleave, run_refused
+from conftest import BIN, cleave, run_refused
 from streams import CALLS
 
 X = torch.linspace(-1, 1, 48).reshape(8, 6)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import BIN, TINY, everything_below, execute
+from conftest import BIN, TINY, execute
 from cleave_trace.cli import assignments
 from traces import assert_same_bits, call, module_file, refused, trace  # noqa: F401
 

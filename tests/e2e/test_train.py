@@ -10,157 +10,12 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
 
-from cleave_trace import cli, files, gradients, sources, tracing
-from conftest import cleave, refused
-from test_gradients import MODELS
+from cleave_trace import files, tracing
+from conftest import cleave
+from training_modules import (BATCH, Classifier, Counts, Doubles, Drops, Frozen, Normalized, OneLoss, Rates, Repeats, SharedNorm,
+                              batches_of, check, compiled, made, put, results, rows, traced, train_eagerly, trained, with_nan)
 
-BATCH, BATCHES = 4, 5
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads have too little to do in small models: they wait for one another, long where the machine is busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
-    torch.set_num_threads(threads)
-
-
-# Models and their data
-
-
-class Classifier(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32)), nn.Linear(32, 5)
-
-    def forward(self, x, labels):
-        return {"loss": functional.cross_entropy(self.head(self.body(x)), labels)}
-
-
-class Frozen(Classifier):
-    def __init__(self):
-        super().__init__()
-        self.body.requires_grad_(False)
-        self.body[2].bias.requires_grad_()
-
-
-class Drops(Classifier):
-    def __init__(self):
-        super().__init__()
-        self.body.append(nn.Dropout(0.5))
-
-
-class Normalized(Classifier):
-    """With convolutions and batch norm."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
-                                  nn.Conv2d(8, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
-                                  nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.head = nn.Linear(8, 5)
-
-
-class SharedNorm(Normalized):
-    """With one batch norm that is called twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.body[4] = self.body[1]
-
-
-class Logarithm(nn.Module):
-    def forward(self, x):
-        return x.log()
-
-
-class Logarithms(Classifier):
-    """Of numbers below 0 it makes NaN."""
-
-    def __init__(self):
-        super().__init__()
-        self.body.insert(0, Logarithm())
-
-
-SIZES = {Normalized: (3, 8, 8), SharedNorm: (3, 8, 8)}
-
-
-def rows(model, count, seed=0):
-    """Inputs of a model, `count` of each."""
-    generator = torch.Generator().manual_seed(seed)
-    return {"x": torch.rand(count, *SIZES.get(model, (8,)), generator=generator) + 0.1,
-            "labels": torch.randint(5, (count,), generator=generator)}
-
-
-def made(model):
-    torch.manual_seed(3)
-    return model().train()
-
-
-def traced(model, folder):
-    """A module; model.pt in the folder, as cleave-trace --train makes it; and data.safetensors, of some batches."""
-    module, inputs = made(model), rows(model, BATCH)
-    gradients.check_can_train(module)
-    files.write(tracing.trace(copy.deepcopy(module), inputs, train=True), str(folder / "model.pt"))
-    save_file(rows(model, BATCH * BATCHES + BATCH - 1, seed=1), folder / "data.safetensors")
-    return module
-
-
-def batches_of(folder):
-    data = load_file(folder / "data.safetensors")
-    return [{name: tensor[first:first + BATCH] for name, tensor in data.items()}
-            for first in range(0, BATCH * BATCHES, BATCH)]
-
-
-# Training
-
-
-def compiled(folder, *options):
-    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--train", *options, "-o", "model.plan",
-           cwd=folder)
-
-
-def trained(folder, steps, *options, lr=1e-2, data="data.safetensors", output="weights.safetensors"):
-    """What a training reports, and its weights."""
-    done = cleave("train", "model.plan", "--data", data, "--steps", steps, "--lr", lr, "--output", output, "--json",
-                  *options, cwd=folder)
-    return done.json(), load_file(folder / output)
-
-
-def train_eagerly(module, batches, steps, optimizer, clip=float("inf"), scheduler=None):
-    """Losses, norms of gradients before they are clipped, and learning rates."""
-    losses, norms, rates = [], [], []
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss = module(**batches[step % len(batches)])["loss"]
-        loss.backward()
-        norms.append(nn.utils.clip_grad_norm_(module.parameters(), clip).item())
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        if scheduler:
-            scheduler.step()
-        losses.append(loss.item())
-    return losses, norms, rates
-
-
-def check(found, module, expected):
-    """Within what 32 bits allow."""
-    report, weights = found
-    losses, norms, rates = expected
-    assert report["losses"] == pytest.approx(losses, rel=1e-4)
-    # PyTorch's own float32 norms of the tied GPT-2 are up to 1.5e-3 off those in float64.
-    assert report["gradient_norms"] == pytest.approx(norms, rel=2e-3)
-    assert report["learning_rates"] == pytest.approx(rates, rel=1e-6)
-    assert report["steps"] == len(losses) and report["skipped_steps"] == []
-    parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-    assert set(weights) >= set(parameters)
-    largest = max(parameter.abs().max() for parameter in parameters.values())
-    for name, parameter in parameters.items():
-        assert (weights[name] - parameter).abs().max() <= 1e-4 * largest, name
-
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 OPTIMIZERS = {
     "adamw": (torch.optim.AdamW, {"lr": 1e-2}),
@@ -213,20 +68,11 @@ def test_learning_rates_are_those_of_transformers(shape, name, warmup, classifie
     check(trained(classifier, 50, "--lr-schedule", shape, "--warmup", warmup), module, expected)
 
 
-@pytest.fixture(scope="module")
-def gpt2(trace_model):
-    """A folder with a language model, whose head and embedding are one weight; and what makes its module."""
-    arguments = ("hf:gpt2", "--config", MODELS["hf:gpt2"], "--batch", 3, "--seq", 16, "--train")
-    [config] = cli.parse([*map(str, arguments), "-o", "model.pt"]).config
-    options = sources.Options(config=config, class_name=None, batch=3, seq=16, seed=0, train=True)
-    return trace_model(*arguments).path.parent, lambda: sources.load("hf:gpt2", options)[0].train()
-
-
 @pytest.mark.parametrize("without_decay", [
     (), ("transformer.wte.weight",),
     ("lm_head.weight",)])
-def test_tied_weights(gpt2, without_decay):
-    folder, build = gpt2
+def test_tied_weights(tied_gpt2, without_decay):
+    folder, build = tied_gpt2
     module, inputs = build(), load_file(folder / "model.inputs.safetensors")
     compiled(folder, "--optimizer", "adamw(weight_decay=0.5)", "--clip-norm", "1",
              *(option for name in without_decay for option in ("--no-decay", name)))
@@ -295,74 +141,6 @@ def test_a_loss_that_is_attached(tmp_path):
           train_eagerly(module, [inputs], 20, torch.optim.SGD(module.parameters(), lr=0.1)))
 
 
-class Rates(Classifier):
-    """With inputs of names that a training step gives its own."""
-
-    def forward(self, x, labels, learning_rate, step):
-        return super().forward(x * learning_rate + step, labels)
-
-
-class OneLoss(Classifier):
-    """Gives a loss of one dimension, which autograd takes, too."""
-
-    def forward(self, x, labels):
-        return {"loss": super().forward(x, labels)["loss"].reshape(1)}
-
-
-class Doubles(Classifier):
-    def __init__(self):
-        super().__init__()
-        self.double()
-
-    def forward(self, x, labels):
-        return super().forward(x.double(), labels)
-
-
-class Counts(Classifier):
-    """Writes to buffers of names that a training step gives its own states."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("loss", torch.zeros(()))
-        self.grad = nn.Module()
-        self.grad.head = nn.Module()
-        self.grad.head.register_buffer("weight", torch.zeros(()))
-
-    def forward(self, x, labels):
-        found = super().forward(x, labels)
-        self.loss += found["loss"].detach()
-        self.grad.head.weight += 1
-        return found
-
-
-class Repeats(Classifier):
-    """Uses a weight ten times."""
-
-    def __init__(self):
-        super().__init__()
-        self.wide = nn.Linear(8, 600)
-        self.square = nn.Linear(600, 600, bias=False)
-        self.narrow = nn.Linear(600, 8)
-
-    def forward(self, x, labels):
-        x = self.wide(x)
-        for _ in range(10):
-            x = x + self.square(x).tanh() / 10
-        return super().forward(self.narrow(x), labels)
-
-
-class Narrow(Classifier):
-    """In bfloat16, with sums of gradients in float32."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(8, 600), nn.GELU(), nn.Linear(600, 600), nn.GELU(), nn.Linear(600, 32))
-        self.bfloat16()
-
-    def forward(self, x, labels):
-        return super().forward(x.bfloat16(), labels)
-
-
 @pytest.mark.parametrize("model", [Rates, OneLoss, Doubles, Counts, Repeats])
 def test_other_models(model, tmp_path):
     module = made(model)
@@ -378,22 +156,6 @@ def test_other_models(model, tmp_path):
 # The same bits
 
 
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory):
-    """A folder with model.plan, which trains with AdamW, and data.safetensors."""
-    folder = tmp_path_factory.mktemp("classifier")
-    traced(Classifier, folder)
-    compiled(folder)
-    return folder
-
-
-def results(folder, steps, *options, output="weights.safetensors", **more):
-    """All that a training says of its steps, and the file it writes."""
-    report, _ = trained(folder, steps, *options, output=output, **more)
-    numbers = [report[name] for name in ("losses", "gradient_norms", "learning_rates")]
-    return numbers, (folder / output).read_bytes()
-
-
 @pytest.mark.parametrize("model", [Classifier, Normalized, Drops])
 def test_two_runs_give_the_same_bits(model, tmp_path):
     traced(model, tmp_path)
@@ -403,19 +165,6 @@ def test_two_runs_give_the_same_bits(model, tmp_path):
     assert {path: path.read_bytes() for path in (tmp_path / "model.plan").iterdir()} == plan
     if model is Drops:
         assert results(tmp_path, 20, "--seed", 8) != results(tmp_path, 20, "--seed", 7)
-
-
-def put(data, folder, name="given.safetensors"):
-    save_file({key: tensor.contiguous() for key, tensor in data.items()}, folder / name)
-    return folder / name
-
-
-def with_nan(folder, batch, name="nan.safetensors"):
-    """The name of data with a batch of NaN in place of batch `batch`."""
-    data = load_file(folder / "data.safetensors")
-    data["x"][batch * BATCH:(batch + 1) * BATCH] = float("nan")
-    save_file(data, folder / name)
-    return name
 
 
 @pytest.mark.parametrize("model, optimizer, shape", [

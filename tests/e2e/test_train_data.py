@@ -5,8 +5,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import cleave, refused
-from test_train import (BATCH, BATCHES, Classifier, Logarithms, batches_of, classifier, compiled, made, one_thread, put,  # noqa: F401
-                        results, traced, trained, with_nan)
+from training_modules import (BATCH, BATCHES, Classifier, Logarithms, batches_of, compiled, made, put, results, traced, trained,
+                              with_nan)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_batches_follow_one_another_and_begin_again(classifier, tmp_path):

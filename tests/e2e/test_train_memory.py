@@ -8,7 +8,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from conftest import cleave
-from test_train import Narrow, Normalized, Repeats, one_thread, traced  # noqa: F401
+from training_modules import Narrow, Normalized, Repeats, traced
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def peaks(plan, folder):

@@ -6,7 +6,9 @@ import re
 import pytest
 
 from conftest import cleave
-from test_train import Classifier, compiled, one_thread, traced  # noqa: F401
+from training_modules import Classifier, compiled, traced
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_losses_on_the_page(tmp_path):

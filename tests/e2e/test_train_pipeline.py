@@ -9,15 +9,16 @@ from torch import nn
 from torch.nn import functional
 
 from conftest import cleave, refused
-from test_gradients import MODELS
-from test_train_tensor_parallel import MORE, check_same, compiled, one_thread, trained, traced  # noqa: F401, fixtures
+from training_architectures import MODELS, MORE, check_same, compiled, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SCHEDULES = {"gpipe": ("--schedule", "gpipe"), "1f1b": ("--schedule", "1f1b"), "zb-h1": ("--schedule", "zb-h1")}
 
 
 @pytest.mark.parametrize("model", [*MODELS, *MORE])
-def test_three_steps_are_those_of_pytorch(model, traced, tmp_path):  # noqa: F811
-    given = traced(model)
+def test_three_steps_are_those_of_pytorch(model, training_model, tmp_path):
+    given = training_model(model)
     for mesh in "pp=2", "pp=3,tp=2":
         done = cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", mesh, "--clip-norm", 1, "--verify", "-o",
                       tmp_path / "plan")
@@ -28,25 +29,25 @@ def test_three_steps_are_those_of_pytorch(model, traced, tmp_path):  # noqa: F81
                                      ("--microbatches", "4", "--schedule", "zb-h1"), ("--microbatches", "4", "--recompute", "full"),
                                      ("--microbatches", "4", "--schedule", "interleaved"), ("--recompute", "minimum-cut"),
                                      ("--optimizer", "sgd(momentum=0.9, nesterov=true)"), ("--trainable", "*.h.1.*")])
-def test_options(options, traced, tmp_path):  # noqa: F811
-    model = traced("hf:gpt2")
+def test_options(options, training_model, tmp_path):
+    model = training_model("hf:gpt2")
     done = cleave("compile", model.path, "--inputs", model.inputs, "--train", "--mesh", "pp=2", *options, "--verify", "-o",
                   tmp_path / "plan")
     assert "same as the original" in done.out
 
 
 @pytest.mark.parametrize("model, mesh", [("hf:gpt2", "pp=4,tp=3"), ("hf:mixtral", "pp=2")])
-def test_what_is_recomputed_may_go_over_stages(model, mesh, traced, tmp_path):  # noqa: F811
+def test_what_is_recomputed_may_go_over_stages(model, mesh, training_model, tmp_path):
     """A layer that a cut goes through, with lists among its operands."""
-    given = traced(model)
+    given = training_model(model)
     done = cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", mesh, "--microbatches", 2, "--recompute",
                   "full", "--verify", "-o", tmp_path / "plan")
     assert "same as the original" in done.out
 
 
 @pytest.mark.parametrize("model, mesh", [("hf:gpt2", "pp=2"), ("hf:mixtral", "pp=3"), ("hf:t5", "pp=2,tp=2")])
-def test_schedules_give_the_same_bits(model, mesh, traced, tmp_path):  # noqa: F811
-    given = traced(model)
+def test_schedules_give_the_same_bits(model, mesh, training_model, tmp_path):
+    given = training_model(model)
     found = {name: trained(compiled(given, tmp_path, "--mesh", mesh, "--microbatches", "4", *options, name=f"{name}.plan"), given.inputs)
              for name, options in SCHEDULES.items()}
     for other in found.values():
@@ -61,9 +62,9 @@ def test_schedules_give_the_same_bits(model, mesh, traced, tmp_path):  # noqa: F
                                      ("--mesh", "pp=2", "--microbatches", "4"), ("--mesh", "pp=2,tp=2", "--microbatches", "2"),
                                      ("--mesh", "pp=2", "--microbatches", "4", "--schedule", "zb-h1"),
                                      ("--mesh", "pp=2", "--microbatches", "4", "--recompute", "full")])
-def test_peaks_are_predicted(options, traced, tmp_path):  # noqa: F811
+def test_peaks_are_predicted(options, training_model, tmp_path):
     """Of each rank, with the micro-batches that its schedule has in flight."""
-    model = traced("hf:gpt2")
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, *options)
     stages = cleave("inspect", plan, "--json").json()["stages"]
     # Threads hold what they give each other until the others have read it, for longer on a busy machine: the least of some trainings.
@@ -117,16 +118,37 @@ def test_the_mesh_that_the_forecast_chooses(options, trace_model, tmp_path):
         assert (plan["schedule"], plan["microbatches"]) == (forecast["schedule"], forecast["microbatches"])
 
 
-def test_the_mesh_is_chosen_without_what_forecasts_do_not_know(traced, tmp_path):  # noqa: F811
-    model = traced("hf:gpt2")
+def test_a_limit_of_memory_holds_on_each_stage(trace_model, tmp_path):
+    """Here the first stage fits without recomputation, and the others do not."""
+    config = "n_layer=6,n_embd=64,n_head=4,vocab_size=50,n_positions=64"
+    model = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 64, "--train")
+    options = ("--mesh", "pp=3", "--schedule", "gpipe", "--microbatches", 4)
+
+    def peaks(plan):
+        return [stage["predicted_peak_bytes"] for stage in cleave("inspect", plan, "--json").json()["stages"]]
+
+    free = peaks(compiled(model, tmp_path, *options, name="free.plan"))
+    limit = (free[0] + min(free[1:])) // 2
+    assert free[0] < limit < min(free[1:])
+    done = cleave("compile", model.path, "--inputs", model.inputs, "--train", *options, "--device-memory", f"{limit}B", "-o",
+                  tmp_path / "limited.plan")
+    assert "recomputes what is cheap (minimum-cut)" in done.out
+    assert max(peaks(tmp_path / "limited.plan")) <= limit
+
+
+def test_the_mesh_is_chosen_without_what_forecasts_do_not_know(training_model, tmp_path):
+    model = training_model("hf:gpt2")
     done = cleave("compile", model.path, "--inputs", model.inputs, "--train", "--mesh", "auto", "--devices", 2, "--recompute",
                   "minimum-cut", "-o", tmp_path / "plan")
     assert "chosen as if nothing were recomputed: forecasts do not know --recompute minimum-cut" in done.out + done.err
+    done = cleave("compile", model.path, "--inputs", model.inputs, "--train", "--mesh", "auto", "--devices", 2, "--optimizer", "sgd",
+                  "-o", tmp_path / "plan")
+    assert "chosen as if Adam updated all weights" in done.out + done.err
 
 
-def test_checkpoints_are_whole(traced, tmp_path):  # noqa: F811
+def test_checkpoints_are_whole(training_model, tmp_path):
     """Of one mesh, resumed on another: a tied weight has one optimizer state in the file, two in the stages."""
-    model = traced("hf:gpt2")
+    model = training_model("hf:gpt2")
     meshes = "pp=1", "pp=2", "pp=2,tp=2"
     plans = [compiled(model, tmp_path, "--mesh", mesh, "--optimizer", "sgd(momentum=0.9)", name=f"{mesh}.plan") for mesh in meshes]
     alone, *split = [trained(plan, model.inputs, "--checkpoint", plan.with_suffix(".checkpoint")) for plan in plans]
@@ -180,9 +202,9 @@ def test_names_of_the_model_stay_apart(mesh, trace_model, tmp_path):
     assert all(torch.equal(value, again[1][name]) for name, value in whole[1].items())
 
 
-def test_all_stages_skip_what_is_not_finite(traced, tmp_path):  # noqa: F811
+def test_all_stages_skip_what_is_not_finite(training_model, tmp_path):
     """A loss that is not finite, known to the last stage alone, changes no weight of the first."""
-    model = traced("hf:gpt2")
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, "--mesh", "pp=2", "--optimizer", "sgd")
     before = trained(plan, model.inputs, steps=1, lr=0)[1]
     done = cleave("train", plan, "--data", model.inputs, "--steps", 6, "--lr", 1e30, "--skip-nonfinite", "--output",
@@ -195,8 +217,8 @@ def test_all_stages_skip_what_is_not_finite(traced, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("options, said", [
     (("--mesh", "pp=2", "--schedule", "fast"), "not a schedule of training; use gpipe, 1f1b, interleaved, zb-h1 or auto"),
     (("--mesh", "pp=200"), "stages")])
-def test_refused(options, said, traced, tmp_path):  # noqa: F811
-    model = traced("hf:gpt2")
+def test_refused(options, said, training_model, tmp_path):
+    model = training_model("hf:gpt2")
     status = 2 if "--schedule" in options else 1
     assert said in refused(tmp_path, "compile", model.path, "--inputs", model.inputs, "--train", *options, "-o", tmp_path / "plan",
                            status=status)

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
 
-from cleave_trace import files, tracing
 from conftest import cleave, refused
-from test_train import (Classifier, Narrow, Normalized, Repeats, batches_of, compiled, gpt2, one_thread,  # noqa: F401
-                        traced, train_eagerly, trained)
+from training_modules import Classifier, Narrow, Normalized, Repeats, batches_of, compiled, traced, train_eagerly, trained
 from test_train_memory import peaks
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 STEPS = 20
 
@@ -69,8 +69,8 @@ def test_losses(model, microbatches, tmp_path):
     check_losses(report, module, batches_of(tmp_path))
 
 
-def test_language_model(gpt2):
-    folder, build = gpt2
+def test_language_model(tied_gpt2):
+    folder, build = tied_gpt2
     module, inputs = build(), load_file(folder / "model.inputs.safetensors")
     compiled(folder, "--dtype", "bf16", "--microbatches", 3)
     report, _ = trained(folder, STEPS, data="model.inputs.safetensors", lr=1e-3)

@@ -1,4 +1,4 @@
-"""Training with a process a rank: the bits of one process, checkpoints of either, and what becomes of it when a rank dies."""
+"""Training with one process per rank: the bits of one process, checkpoints of either, and what becomes of it when a rank dies."""
 
 import json
 import re
@@ -12,7 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from conftest import BIN, everything_below, execute
 from launching import END, NOTICE, SLACK, Processes, ranks_of, same_bits, strike, wait_until_running, watch_end
-from test_train_tensor_parallel import compiled, one_thread, trained, traced  # noqa: F401, fixtures
+from training_architectures import compiled, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TRAIN = ("cleave", "train")
 
@@ -34,8 +36,8 @@ def trained_by(size, plan, data, *options, steps=4, lr=1e-2):
     ("hf:gpt2", "pp=2", ("--microbatches", 4, "--schedule", "zb-h1", "--recompute", "full")),
     ("hf:mixtral", "pp=3", ("--microbatches", 4, "--schedule", "gpipe")),
     ("hf:t5", "pp=2", ("--microbatches", 2, "--schedule", "interleaved", "--optimizer", "sgd(momentum=0.9)", "--clip-norm", 1))])
-def test_the_bits_of_one_process(model, mesh, options, traced, tmp_path):  # noqa: F811
-    given = traced(model)
+def test_the_bits_of_one_process(model, mesh, options, training_model, tmp_path):
+    given = training_model(model)
     plan = compiled(given, tmp_path, "--mesh", mesh, *options)
     kept = ("--checkpoint", tmp_path / "threads.checkpoint")
     report, weights = trained(plan, given.inputs, *kept)
@@ -48,8 +50,8 @@ def test_the_bits_of_one_process(model, mesh, options, traced, tmp_path):  # noq
     assert (tmp_path / "threads.checkpoint").read_bytes() == (tmp_path / "processes.checkpoint").read_bytes()
 
 
-def test_checkpoints_go_on_in_either(traced, tmp_path):  # noqa: F811
-    model = traced("hf:gpt2")
+def test_checkpoints_go_on_in_either(training_model, tmp_path):
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, "--mesh", "pp=2,tp=2")
     whole = trained(plan, model.inputs, steps=6)
     checkpoint = tmp_path / "kept.checkpoint"
@@ -59,9 +61,9 @@ def test_checkpoints_go_on_in_either(traced, tmp_path):  # noqa: F811
     assert found[0]["losses"] == whole[0]["losses"][4:] and same_bits(found[1], whole[1])
 
 
-def test_a_step_that_is_not_finite(traced, tmp_path):  # noqa: F811
+def test_a_step_that_is_not_finite(training_model, tmp_path):
     """All ranks skip it, or fail with the operator that made it."""
-    model = traced("hf:gpt2")
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, "--mesh", "pp=2,tp=2")
     skipping = ("--skip-nonfinite", "--lr-schedule", "constant")
     report, weights = trained(plan, model.inputs, *skipping, lr=1e30)
@@ -75,8 +77,8 @@ def test_a_step_that_is_not_finite(traced, tmp_path):  # noqa: F811
     assert re.match(expected, said.pop()), ended
 
 
-def test_ranks_must_agree(traced, tmp_path):  # noqa: F811
-    model = traced("hf:gpt2")
+def test_ranks_must_agree(training_model, tmp_path):
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, "--mesh", "pp=2")
     longer = {name: torch.cat([value] * 3) for name, value in load_file(model.inputs).items()}
     save_file(longer, tmp_path / "longer.safetensors")
@@ -91,8 +93,8 @@ def test_ranks_must_agree(traced, tmp_path):  # noqa: F811
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_wrong_files_end_all_ranks(traced, tmp_path):  # noqa: F811
-    model = traced("hf:gpt2")
+def test_wrong_files_end_all_ranks(training_model, tmp_path):
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, "--mesh", "pp=2")
     save_file({"steps": torch.tensor(3)}, tmp_path / "empty.checkpoint")
     before = (tmp_path / "empty.checkpoint").read_bytes()
@@ -109,9 +111,9 @@ def test_wrong_files_end_all_ranks(traced, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize("mesh, victim", [("pp=2", 0), ("pp=2", 1), ("tp=2", 1), ("pp=2,tp=2", 3)])
-def test_death_in_the_middle(mesh, victim, traced, tmp_path):  # noqa: F811
+def test_death_in_the_middle(mesh, victim, training_model, tmp_path):
     """Told as in inference; the file is the checkpoint of a whole step, from which the training goes on."""
-    model = traced("hf:gpt2")
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, "--mesh", mesh, "--microbatches", 4)
     checkpoint = tmp_path / "kept.checkpoint"
     arguments = ("--data", model.inputs, "--lr", 1e-2, "--checkpoint", checkpoint)
@@ -137,9 +139,9 @@ DEATHS = {"F": ("Forward", 10), "B": ("BackwardInput", 10), "W": ("BackwardWeigh
 
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("action", DEATHS)
-def test_death_in_an_action(action, stage, traced, tmp_path):  # noqa: F811
+def test_death_in_an_action(action, stage, training_model, tmp_path):
     """The file is the checkpoint of the last whole step, from which the training goes on."""
-    model = traced("hf:gpt2")
+    model = training_model("hf:gpt2")
     plan = compiled(model, tmp_path, "--mesh", "pp=2,tp=2", "--microbatches", 4, "--schedule", "zb-h1", "--clip-norm", 1)
     dying, checkpoint, (phase, call) = tmp_path / "dying.plan", tmp_path / "kept.checkpoint", DEATHS[action]
     shutil.copytree(plan, dying)

@@ -5,7 +5,9 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import cleave, refused
-from test_train import Classifier, classifier, one_thread, put, traced, trained  # noqa: F401
+from training_modules import Classifier, put, traced, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("options, error", [

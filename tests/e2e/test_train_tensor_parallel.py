@@ -9,73 +9,40 @@ from torch import nn
 from torch.nn import functional
 
 from conftest import cleave, refused
-from test_gradients import MODELS, source_of
+from training_architectures import MODELS, MORE, check_same, compiled, trained
 
-SMALL = "num_hidden_layers=2,hidden_size=32,intermediate_size=64,num_attention_heads=4,vocab_size=128"
-# Phi-3 with one key head: one weight has heads of queries, which ranks share out, and the keys and values, which all ranks have.
-MORE = {"hf:phi3": f"{SMALL},num_key_value_heads=1,pad_token_id=0",
-        "hf:mixtral": f"{SMALL},num_key_value_heads=2,num_local_experts=4,output_router_logits=false",
-        "hf:mistral": f"{SMALL},num_key_value_heads=4", "hf:gpt_neox": SMALL}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
-
-
-@pytest.fixture(scope="module")
-def traced(trace_model):
-    """A tiny model of a name in MODELS or MORE, in training mode."""
-    def trace(model):
-        name, class_name = source_of(model)
-        return trace_model(name, *(["--class", *class_name] if class_name else []), "--config", {**MODELS, **MORE}[model],
-                           "--batch", 4, "--seq", 16, "--train")
-    return trace
-
-
-def compiled(model, folder, *options, name="model.plan"):
-    cleave("compile", model.path, "--inputs", model.inputs, "--train", *options, "-o", folder / name)
-    return folder / name
-
-
-def trained(plan, data, *options, steps=4, lr=1e-2):
-    """What a training reports, and its weights."""
-    output = plan.with_suffix(".safetensors")
-    done = cleave("train", plan, "--data", data, "--steps", steps, "--lr", lr, "--output", output, "--json", *options)
-    return done.json(), load_file(output)
-
-
-def check_same(found, expected):
-    """Within what 32 bits allow."""
-    assert found[0]["losses"] == pytest.approx(expected[0]["losses"], rel=1e-4)
-    assert found[0]["gradient_norms"] == pytest.approx(expected[0]["gradient_norms"], rel=1e-3)
-    assert found[1].keys() == expected[1].keys()
-    for name, weight in expected[1].items():
-        assert (found[1][name] - weight).abs().max() <= 1e-3 * max(weight.abs().max(), 0.1), name
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("model", [*MODELS, *MORE])
-def test_three_steps_are_those_of_pytorch(model, traced, tmp_path):
+def test_three_steps_are_those_of_pytorch(model, training_model, tmp_path):
+    given = training_model(model)
     for mesh in "tp=2", "tp=3":
-        done = cleave("compile", traced(model).path, "--inputs", traced(model).inputs, "--train", "--mesh", mesh, "--clip-norm", 1,
-                      "--verify", "-o", tmp_path / "plan")
+        done = cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", mesh, "--clip-norm", 1, "--verify", "-o",
+                      tmp_path / "plan")
         assert "same as the original" in done.out
 
 
 @pytest.mark.parametrize("options", [("--microbatches", "2"), ("--recompute", "full"), ("--recompute", "minimum-cut"),
                                      ("--shard", "*.wte=replicate"), ("--shard", "*.c_fc=rowwise"),
                                      ("--optimizer", "sgd(momentum=0.9, nesterov=true)"), ("--trainable", "*.c_*")])
-def test_options(options, traced, tmp_path):
-    model = traced("hf:gpt2")
+def test_options(options, training_model, tmp_path):
+    model = training_model("hf:gpt2")
     done = cleave("compile", model.path, "--inputs", model.inputs, "--train", "--mesh", "tp=2", *options, "--verify", "-o",
                   tmp_path / "plan")
     assert "same as the original" in done.out
 
 
-def test_weights_and_checkpoints_are_whole(traced, tmp_path):
-    model = traced("hf:gpt2")
+def test_scores_beyond_what_is_tried_on_zeros(trace_model, tmp_path):
+    """Their operators have types without being run."""
+    config = "n_layer=1,n_embd=16,n_head=2,vocab_size=40000,attn_pdrop=0,embd_pdrop=0,resid_pdrop=0"
+    model = trace_model("hf:gpt2", "--config", config, "--batch", 8, "--seq", 128, "--train")
+    stages = cleave("inspect", compiled(model, tmp_path, "--mesh", "tp=2"), "--json").json()["stages"]
+    assert stages[0]["predicted_peak_bytes"] > 8 * 128 * 20000 * 4
+
+
+def test_weights_and_checkpoints_are_whole(training_model, tmp_path):
+    model = training_model("hf:gpt2")
     # Adam's step is as large as others where a gradient is 0 but for rounding.
     plans = [compiled(model, tmp_path, "--mesh", mesh, "--optimizer", "sgd(momentum=0.9)", name=f"{mesh}.plan")
              for mesh in ("tp=1", "tp=2", "tp=4")]
@@ -93,8 +60,8 @@ def test_weights_and_checkpoints_are_whole(traced, tmp_path):
                (again[0], whole[1]))
 
 
-def test_the_same_bits_twice(traced, tmp_path):
-    model = traced("hf:llama")
+def test_the_same_bits_twice(training_model, tmp_path):
+    model = training_model("hf:llama")
     plans = [compiled(model, tmp_path, "--mesh", "tp=3", name=f"{index}.plan") for index in range(2)]
     one, two = (trained(plan, model.inputs) for plan in plans)
     assert (plans[0] / "plan.fb").read_bytes() == (plans[1] / "plan.fb").read_bytes()
@@ -131,9 +98,9 @@ def test_random_numbers_are_those_of_one_device(trace_model, tmp_path):
 
 @pytest.mark.parametrize("model, ranks", [("hf:gpt2", 2), ("hf:gpt2", 4), ("hf:bert:BertForMaskedLM", 2),
                                           ("hf:bert:BertForMaskedLM", 4), ("hf:llama", 2), ("hf:mistral", 4)])
-def test_collectives_are_those_of_megatron(model, ranks, traced, tmp_path):
+def test_collectives_are_those_of_megatron(model, ranks, training_model, tmp_path):
     """A layer has two sums of activations forward and two backward; vocabulary, one each (Shoeybi et al. 2019, section 3)."""
-    given = traced(model)
+    given = training_model(model)
     # Megatron-LM keeps the layer whole that BERT has in front of the scores.
     options = ("--shard", "cls.predictions.transform.*=replicate") if "bert" in model else ()
     cleave("compile", given.path, "--inputs", given.inputs, "--train", "--mesh", f"tp={ranks}", *options,
@@ -178,8 +145,8 @@ def test_indices_outside_are_refused_by_some_rank(name, value, trace_model, tmp_
 @pytest.mark.parametrize("options, said", [
     (("--mesh", "dp=2"), "found data-parallel ranks, expected one"),
     (("--mesh", "tp=1000"), "--mesh tp=1000: found no weight that 1000 ranks can split")])
-def test_refused_meshes(options, said, traced, tmp_path):
-    model = traced("hf:gpt2")
+def test_refused_meshes(options, said, training_model, tmp_path):
+    model = training_model("hf:gpt2")
     status = 1 if "1000" in said else 2
     assert said in refused(tmp_path, "compile", model.path, "--inputs", model.inputs, "--train", *options, "-o", tmp_path / "plan",
                            status=status)

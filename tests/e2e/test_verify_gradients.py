@@ -4,14 +4,13 @@ import copy
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
 from cleave_trace import files, tracing
 from conftest import cleave
-from test_gradients import MODELS
-from test_train import Classifier, Counts, Doubles, Drops, Frozen, Narrow, Normalized, OneLoss, Rates, Repeats, made, rows
+from training_architectures import MODELS
+from training_modules import Classifier, Counts, Doubles, Drops, Frozen, Narrow, Normalized, OneLoss, Rates, Repeats, made, rows
 
 BATCH = 4
 GRADIENTS, TRAIN = "--gradients", "--train"

@@ -7,12 +7,9 @@ JSON to WORK/captures.jsonl; models that are there are not run again.
 
 import collections
 import json
-import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 
 import sweep
 from comparing import differences

@@ -118,7 +118,7 @@ class Check:
         return error_of(done.returncode, done.stderr)
 
     def in_processes(self, ranks, *arguments):
-        """As `command`, of `cleave` in a process for each rank."""
+        """As `command`, of `cleave` in one process per rank."""
         from launching import free_port
 
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),

@@ -134,7 +134,8 @@ static Error profileWithOthers(ProfileCommand command, const runtime::Launch &la
       "profile-" + std::to_string(command.profile.rounds) + (command.profile.quick ? "q" : "");
   auto open = [&](std::function<void(const std::string &)> failed) {
     return TimingProcess::join({launch, task, std::chrono::seconds(command.timeoutSeconds),
-                                devices[launch.rank], measurementSecondsOf(command.profile), std::move(failed)});
+                                devices[launch.rank], measurementSecondsOf(command.profile),
+                                std::move(failed)});
   };
   runAsRank<TimingProcess>(launch.rank, open,
                            [&](TimingProcess &process) { return profileAsRank(command, process); });
@@ -174,7 +175,7 @@ void addProfileCommand(CLI::App &app, Subcommand &chosen) {
   command->add_flag("--quick", options->profile.quick, "Measure little, for a moment: to see that it works");
   command->add_flag("--json", options->json, "Print the file, too");
   command->footer("example:\n  cleave profile --devices cpu:0,cpu:1 -o machine.json\n"
-                  "a process a device, on one host or several, also by srun and mpirun:\n"
+                  "one process per device, on one host or several, also by srun and mpirun:\n"
                   "  torchrun --nproc-per-node 2 --no-python cleave profile -o machine.json");
   command->callback([options, &chosen] { chosen = {[options] { return run(*options); }, {}}; });
 }

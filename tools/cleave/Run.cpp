@@ -342,7 +342,7 @@ void addRunCommand(CLI::App &app, Subcommand &chosen) {
   command->add_flag("--json", options->json, "Report as one JSON object");
   command->footer(
       "example:\n  cleave run gpt2.plan --inputs gpt2.inputs.safetensors --outputs outputs.safetensors\n"
-      "a process a rank, also by srun and mpirun:\n"
+      "one process per rank, also by srun and mpirun:\n"
       "  torchrun --nproc-per-node 2 --no-python cleave run gpt2.plan --inputs gpt2.inputs.safetensors");
   command->callback([options, &chosen] { chosen = {[options] { return run(*options); }, {}}; });
 }

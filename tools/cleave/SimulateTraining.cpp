@@ -96,7 +96,7 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                                 {"dp", report.configuration.dataParallelSize},
                                 {"tp", report.configuration.tensorParallelSize}}},
                 {"microbatches", report.configuration.microbatches},
-                {"recompute", nameOf(report.configuration.training.recompute)},
+                {"recompute", recomputeName(report.configuration.training.recompute)},
                 {"zero", report.configuration.zeroStage},
                 {"seconds", report.pipeline.seconds},
                 {"update_seconds", updateSeconds(report)},
@@ -117,7 +117,7 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
                  plan::printable(options.model), configuration.pipelineParallelSize,
                  configuration.dataParallelSize, configuration.tensorParallelSize,
                  report.pipeline.schedule.name, count(configuration.microbatches, "micro-batch"),
-                 nameOf(configuration.training.recompute),
+                 recomputeName(configuration.training.recompute),
                  configuration.zeroStage ? formatv("zero {0}, ", configuration.zeroStage).str() : "",
                  milliseconds(report.pipeline.seconds), milliseconds(updateSeconds(report)));
   for (const std::string &note : report.notes)

@@ -313,7 +313,7 @@ void addTrainCommand(CLI::App &app, Subcommand &chosen) {
   command->footer(
       "example:\n  cleave train gpt2.plan --data tokens.safetensors --steps 1000 --lr 3e-4 "
       "--lr-schedule cosine --warmup 100 --output trained.safetensors\n"
-      "a process a rank, also by srun and mpirun:\n"
+      "one process per rank, also by srun and mpirun:\n"
       "  torchrun --nproc-per-node 2 --no-python cleave train gpt2.plan --data tokens.safetensors "
       "--steps 1000 --lr 3e-4");
   command->callback([options, &chosen] { chosen = {[options] { return train(*options); }, {}}; });

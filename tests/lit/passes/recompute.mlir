@@ -3,8 +3,8 @@
 // RUN: not cleave-opt %s --differentiate --recompute="modules=g.*" 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not cleave-opt %s --recompute 2>&1 | FileCheck %s --check-prefix=FORWARD
 
-// NONE: modules to recompute: found "g.*", which matches none, expected a module as h.0.a, with * and ?
-// FORWARD: found no loss among the results
+// NONE: modules to recompute: found "g.*", which matches no module, expected full, selective, minimum-cut, or the path of a module, such as h.0.a, in which * and ? are wildcards
+// FORWARD: found no result that is a loss
 
 // What the first block gives to the second is kept; what it has inside is computed again, in front of its own backward pass.
 // CHECK-LABEL: func.func @blocks(

@@ -31,6 +31,14 @@ TEST(MetaKernelsTest, Where) {
                   {at::zeros({4, 1}, at::kBool), at::zeros({}, at::kLong), at::zeros({6})});
 }
 
+TEST(MetaKernelsTest, LogSumExp) {
+  for (at::ScalarType dtype : {at::kFloat, at::kLong})
+    for (const Tensor &x : layoutsOf({4, 5, 6}, dtype))
+      for (const std::vector<int64_t> &dims : {std::vector<int64_t>{1}, {-1, 0}, {}})
+        for (bool keepsDims : {false, true})
+          expectSameTypes("aten.logsumexp", {x, dims, keepsDims});
+}
+
 TEST(MetaKernelsTest, SafeSoftmax) {
   for (const Tensor &x : layoutsOf({4, 5, 6})) {
     expectSameTypes("aten._safe_softmax", {x, -1, kNone});

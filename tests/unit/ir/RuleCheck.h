@@ -140,9 +140,9 @@ private:
     }
     if (auto sizes = sizesArgument()) {
       std::vector<int64_t> values = local[*sizes].toIntVector();
+      const OpShardingRule::Dims &named = rule->results[semantics.sizesResult];
       for (size_t d = 0; d < values.size(); ++d)
-        if (llvm::is_contained(rule->results[0][d], factor) &&
-            isNamed(factor, values[d], rule->results[0][d]))
+        if (llvm::is_contained(named[d], factor) && isNamed(factor, values[d], named[d]))
           values[d] = values[d] / rule->factors[factor].size * (end - begin);
       local[*sizes] = values;
     }

@@ -121,6 +121,10 @@ static const Mutation kTraining[] = {
              instruction(update(plan), 0, 1).optimizer = nullptr),
     MUTATION("UpdateUnknown", "is a step of an unknown optimizer", takeStep(plan);
              instruction(update(plan), 0, 1).optimizer->optimizer = static_cast<Optimizer>(9)),
+    MUTATION("UpdateBeta", "with a beta that is not from 0 to below 1", takeStep(plan);
+             instruction(update(plan), 0, 1).optimizer->beta2 = 1),
+    MUTATION("UpdateOption", "with an option that is no finite number of 0 or more", takeStep(plan);
+             instruction(update(plan), 0, 1).optimizer->weight_decay = -1),
     MUTATION("UpdateOperands", "writes a weight that the program does not have", takeStep(plan);
              instruction(update(plan), 0, 1).operands.pop_back()),
     MUTATION("UpdateBeforeUpdate", "writes a weight, expected in an update alone", takeStep(plan);

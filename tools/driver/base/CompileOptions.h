@@ -36,9 +36,6 @@ struct UpdateOptions {
   std::optional<double> clipNorm;
 };
 
-/// In GradientOptions::recompute: what is cheap is recomputed.
-inline constexpr const char *kMinimumCut = "minimum-cut";
-
 /// A plan whose outputs are a loss and its gradients, too; or, with `update`, one that trains.
 struct GradientOptions {
   /// The loss, `cross_entropy(logits, labels)` (see attachLoss), or the name of an output; empty: the output
@@ -46,8 +43,8 @@ struct GradientOptions {
   std::string loss;
   /// Globs of names of parameters that are trained; empty: all.
   std::vector<std::string> trainable;
-  /// Globs of paths of modules whose activations the backward pass recomputes; `full`: each item of a list of
-  /// modules; `selective`, kMinimumCut: see RecomputeKind. Empty: none.
+  /// Globs of paths of modules whose activations the backward pass recomputes; or one of
+  /// `full` (of each item of a list of modules), `selective`, `minimum-cut`: see RecomputeKind. Empty: none.
   std::vector<std::string> recompute;
   std::optional<UpdateOptions> update;
 };

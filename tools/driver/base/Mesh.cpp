@@ -213,9 +213,10 @@ std::vector<std::string> noteDevicesLeft(const CompileOptions &options, const Pi
 
 llvm::Error checkScheduleName(StringRef name) {
   if (llvm::is_contained({"1f1b", "zb-h1"}, name))
-    return wrongUsage("--schedule " + name +
-                      ": orders backward passes, which plans without --train or --gradients do not have; use " +
-                      "gpipe or interleaved");
+    return wrongUsage(
+        "--schedule " + name +
+        ": orders backward passes, which plans without --train or --gradients do not have; use " +
+        "gpipe or interleaved");
   if (!llvm::is_contained({"", "gpipe", "interleaved", "auto"}, name))
     return wrongUsage("--schedule " + name + ": not a schedule; use gpipe, interleaved or auto");
   return llvm::Error::success();
@@ -276,9 +277,10 @@ static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchS
     space.stagesPerRank.push_back(choice.interleave.value_or(2));
   if (space.schedules.size() > 1 || space.stagesPerRank.empty())
     space.stagesPerRank.insert(space.stagesPerRank.begin(), 1);
-  for (auto [name, recompute] :
-       {std::pair("none", Recompute::None), {"selective", Recompute::Selective}, {"full", Recompute::Full}})
-    if (choice.recompute == "auto" ? isOpen || recompute == Recompute::None : choice.recompute == name)
+  for (std::optional<RecomputeKind> recompute :
+       {std::optional<RecomputeKind>(), {RecomputeKind::Selective}, {RecomputeKind::Full}})
+    if (choice.recompute == "auto" ? isOpen || !recompute
+                                   : choice.recompute == (recompute ? nameOf(*recompute) : "none"))
       space.training.push_back({recompute, choice.sequenceParallel});
   space.zeroStages = {choice.zero.value_or(0)};
   for (uint32_t zero = 1; zero <= kMaxZeroStage && isOpen && !choice.zero; ++zero)

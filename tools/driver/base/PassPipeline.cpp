@@ -115,7 +115,8 @@ static std::string stepPasses(const GradientOptions &options) {
   for (const std::string &choice : options.recompute)
     if (choice == "full")
       kinds = ",recompute" + kinds;
-    else if (llvm::is_contained({"selective", kMinimumCut}, choice))
+    else if (llvm::is_contained({nameOf(RecomputeKind::Selective), nameOf(RecomputeKind::MinimumCut)},
+                                choice))
       kinds += ",recompute{kind=" + choice + "}";
     else
       modules.push_back(choice);
@@ -187,8 +188,9 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
   if (shape.cutWork)
     assign += " steps=" + std::to_string(*shape.cutWork);
   // Behind the cut, which says what each stage updates.
-  const std::string update =
-      options.gradients && options.gradients->update ? updatePasses(*options.gradients->update, shape) + "," : "";
+  const std::string update = options.gradients && options.gradients->update
+                                 ? updatePasses(*options.gradients->update, shape) + ","
+                                 : "";
   return assign + "}," + update + schedule + "},split-stages";
 }
 

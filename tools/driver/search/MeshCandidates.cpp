@@ -23,7 +23,8 @@ static std::string scheduleOf(const Configuration &configuration) {
   if (!configuration.schedule)
     return configuration.stagesPerRank > 1 ? "interleaved" : "gpipe";
   const std::string zero = configuration.zeroStage ? ", zero " + std::to_string(configuration.zeroStage) : "";
-  return (nameOf(*configuration.schedule) + ", recompute " + nameOf(configuration.training.recompute) + zero)
+  return (nameOf(*configuration.schedule) + ", recompute " + recomputeName(configuration.training.recompute) +
+          zero)
       .str();
 }
 

@@ -106,7 +106,7 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   request.training = shape.search->training;
   request.zeroStages = shape.search->zeroStages;
   request.batch = shape.batch;
-  request.signatures = maker.signaturesOf(function).vec();
+  request.signatures = maker.signatureFunctions(function).vec();
   request.stageBefore = options.stageBefore;
   request.best = &best;
   request.triesAllMicrobatches = triesAllMicrobatches;

@@ -200,18 +200,18 @@ Expected<mlir::func::FuncOp> PlanMaker::shard(const PipelineShape &shape) {
   auto module = runSharding(shape);
   if (!module)
     return module.takeError();
-  auto known = joints.find(*module);
-  if (known == joints.end()) {
+  auto known = mergedModules.find(*module);
+  if (known == mergedModules.end()) {
     DiagnosticCollector diagnostics(context);
     mlir::OwningOpRef<mlir::ModuleOp> copy = module->clone();
     eraseObserves(*copy);
-    auto joint = JointFunction::of(*copy);
-    if (mlir::failed(joint))
+    auto merged = MergedSignatures::of(*copy);
+    if (mlir::failed(merged))
       return diagnostics.takeError(options.model);
-    known = joints.try_emplace(*module, Searched{std::move(copy), std::move(**joint)}).first;
-    signatures[known->second.joint.get()] = known->second.joint.getFunctions();
+    known = mergedModules.try_emplace(*module, Searched{std::move(copy), std::move(**merged)}).first;
+    signatures[known->second.merged.get()] = known->second.merged.getFunctions();
   }
-  return known->second.joint.get();
+  return known->second.merged.get();
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &shape) {

@@ -8,8 +8,8 @@
 
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "partitioner/graph/JointFunction.h"
 #include "partitioner/graph/LimitRange.h"
+#include "partitioner/graph/MergedSignatures.h"
 #include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/base/Mesh.h"
 #include "tools/driver/base/ModelSource.h"
@@ -51,10 +51,10 @@ public:
   int64_t necessaryMemory(const PipelineShape &shape);
 
   /// The program of all tensor-parallel ranks, before it is cut into stages: all signatures as one function
-  /// (JointFunction). Lives as long as the PlanMaker.
+  /// (MergedSignatures). Lives as long as the PlanMaker.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
   /// The functions of the signatures that such a program joins.
-  llvm::ArrayRef<mlir::func::FuncOp> signaturesOf(mlir::func::FuncOp function) {
+  llvm::ArrayRef<mlir::func::FuncOp> signatureFunctions(mlir::func::FuncOp function) {
     return signatures[function];
   }
 
@@ -123,11 +123,11 @@ private:
   /// A copy of a sharded module without observes, for searches.
   struct Searched {
     mlir::OwningOpRef<mlir::ModuleOp> module;
-    JointFunction joint;
+    MergedSignatures merged;
   };
   /// By sharded module.
-  std::map<mlir::Operation *, Searched> joints;
-  /// By joint function.
+  std::map<mlir::Operation *, Searched> mergedModules;
+  /// By merged function.
   std::map<mlir::Operation *, llvm::ArrayRef<mlir::func::FuncOp>> signatures;
   std::map<mlir::Operation *, PipelineCache> pipelines;
 };

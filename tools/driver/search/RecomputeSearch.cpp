@@ -1,5 +1,6 @@
 //===- RecomputeSearch.cpp - Recomputation within memory ------------------===//
 #include "tools/driver/search/RecomputeSearch.h"
+#include "codegen/plan/PlanQueries.h"
 #include "ir/Cleave.h"
 #include "ir/ModuleList.h"
 #include "ir/OperatorDialect.h"
@@ -31,8 +32,8 @@ namespace {
 class RecomputeSearch {
 public:
   RecomputeSearch(const CompileOptions &options, const ModelSource &source, mlir::MLIRContext &context,
-                  const PipelineShape &shape, int64_t limit)
-      : options(options), source(source), context(context), shape(shape), limit(limit) {
+                  const PipelineShape &shape)
+      : options(options), source(source), context(context), shape(shape), limits(shape.memoryOfRanks()) {
     // Trials have no memory limit: the cutter does not model recomputation.
     this->shape.memoryGiven.reset();
     this->shape.memoryOfDevices.clear();
@@ -40,32 +41,45 @@ public:
   Expected<Choice> run();
 
 private:
-  /// Predicted bytes at the peak of a step.
-  Expected<int64_t> peakOf(const Choice &recomputed) const;
-  llvm::Error tooLittle(int64_t peak, const llvm::Twine &remedy) const;
+  /// Of the rank that comes nearest to its memory, or exceeds it most.
+  struct Peak {
+    int64_t bytes, limit;
+    bool fits() const { return bytes <= limit; }
+  };
+  /// Predicted for a step.
+  Expected<Peak> peakOf(const Choice &recomputed) const;
+  llvm::Error outOfMemoryError(const Peak &peak, const llvm::Twine &remedy) const;
 
   const CompileOptions &options;
   const ModelSource &source;
   mlir::MLIRContext &context;
   PipelineShape shape;
-  const int64_t limit;
+  const std::vector<std::optional<int64_t>> limits;
 };
 } // namespace
 
-Expected<int64_t> RecomputeSearch::peakOf(const Choice &recomputed) const {
+Expected<RecomputeSearch::Peak> RecomputeSearch::peakOf(const Choice &recomputed) const {
   CompileOptions tried = options;
   tried.emitIr.clear();
   tried.gradients->recompute = recomputed;
   auto plan = PlanMaker(tried, source, context).make(shape);
   if (!plan)
     return plan.takeError();
-  return (*plan)->predictions.front()->peak_bytes;
+  std::vector<int64_t> bytes(limits.size());
+  for (const auto &stage : (*plan)->stages)
+    for (uint32_t rank : stage->ranks)
+      bytes[rank] += predictionOf(**plan, stage->index, rank % (*plan)->mesh->tp)->peak_bytes;
+  std::optional<Peak> most;
+  for (auto [rank, limit] : llvm::enumerate(limits))
+    if (limit && (!most || bytes[rank] - *limit > most->bytes - most->limit))
+      most = {bytes[rank], *limit};
+  return *most;
 }
 
-llvm::Error RecomputeSearch::tooLittle(int64_t peak, const llvm::Twine &remedy) const {
-  return llvm::createStringError(options.model + ": a step takes " + llvm::Twine(peak) +
-                                 " bytes at its peak, its device has " + llvm::Twine(limit) + "; " + remedy +
-                                 " (--device-memory " + llvm::Twine(peak) + "B)");
+llvm::Error RecomputeSearch::outOfMemoryError(const Peak &peak, const llvm::Twine &remedy) const {
+  return llvm::createStringError(options.model + ": a step takes " + llvm::Twine(peak.bytes) +
+                                 " bytes at its peak, its device has " + llvm::Twine(peak.limit) + "; " +
+                                 remedy + " (--device-memory " + llvm::Twine(peak.bytes) + "B)");
 }
 
 Expected<Choice> RecomputeSearch::run() {
@@ -73,38 +87,40 @@ Expected<Choice> RecomputeSearch::run() {
   auto peak = peakOf(given);
   if (!peak)
     return peak.takeError();
-  if (*peak <= limit)
+  if (peak->fits())
     return given;
   if (!given.empty())
-    return tooLittle(
+    return outOfMemoryError(
         *peak, "leave out --recompute, so that activations are chosen, or use a device with more memory");
   const std::vector<std::string> items = moduleListItems(source.model.module.get());
   auto cheapAndFirst = [&](size_t count) {
-    Choice choice{kMinimumCut};
+    Choice choice{nameOf(RecomputeKind::MinimumCut).str()};
     choice.insert(choice.end(), items.begin(), items.begin() + count);
     return choice;
   };
   auto cheap = peakOf(cheapAndFirst(0));
   if (!cheap)
     return cheap.takeError();
-  if (*cheap <= limit)
+  if (cheap->fits())
     return cheapAndFirst(0);
   auto all = peakOf(cheapAndFirst(items.size()));
   if (!all)
     return all.takeError();
-  if (*all > limit)
-    return tooLittle(std::min({*peak, *cheap, *all}),
-                     llvm::Twine("use a smaller batch, ") +
-                         (options.gradients->update ? "micro-batches, " : "") +
-                         "or more memory; recomputation alone does not do");
-  // Bisection: the more items are recomputed, the fewer bytes wait for the backward pass.
+  if (!all->fits())
+    return outOfMemoryError(
+        std::min({*peak, *cheap, *all},
+                 [](const Peak &a, const Peak &b) { return a.bytes - a.limit < b.bytes - b.limit; }),
+        llvm::Twine("use a smaller batch, ") + (options.gradients->update ? "micro-batches, " : "") +
+            "or more memory; recomputation alone does not do");
+  // Bisection, as if the peak fell with each item. It may rise by an item (Recompute.h); then the number that
+  // is found fits, and may not be the smallest.
   size_t begin = 1, fits = items.size();
   while (begin < fits) {
     const size_t middle = (begin + fits) / 2;
     auto found = peakOf(cheapAndFirst(middle));
     if (!found)
       return found.takeError();
-    if (*found <= limit)
+    if (found->fits())
       fits = middle;
     else
       begin = middle + 1;
@@ -114,13 +130,9 @@ Expected<Choice> RecomputeSearch::run() {
 
 Expected<Choice> chooseRecomputed(const CompileOptions &options, const ModelSource &source,
                                   mlir::MLIRContext &context, const PipelineShape &shape) {
-  std::optional<int64_t> limit;
-  for (const std::optional<int64_t> &bytes : shape.memoryOfRanks())
-    if (bytes)
-      limit = std::min(limit.value_or(*bytes), *bytes);
-  if (!limit)
+  if (llvm::none_of(shape.memoryOfRanks(), [](const auto &bytes) { return bytes.has_value(); }))
     return options.gradients->recompute;
-  return RecomputeSearch(options, source, context, shape, *limit).run();
+  return RecomputeSearch(options, source, context, shape).run();
 }
 
 } // namespace cleave

@@ -11,16 +11,8 @@
 
 namespace cleave {
 
-llvm::StringRef nameOf(Recompute recompute) {
-  switch (recompute) {
-  case Recompute::None:
-    return "none";
-  case Recompute::Selective:
-    return "selective";
-  case Recompute::Full:
-    return "full";
-  }
-  llvm_unreachable("all have names");
+llvm::StringRef recomputeName(std::optional<RecomputeKind> recompute) {
+  return recompute ? nameOf(*recompute) : "none";
 }
 
 struct TrainingForecaster::Model {
@@ -38,7 +30,7 @@ TrainingForecaster::~TrainingForecaster() = default;
 llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
   auto read = std::make_unique<Model>();
   read->options = options;
-  // Data-parallel ranks split the batch, too, so it is named.
+  // 0 names the batch dimension even without micro-batches, since data-parallel ranks split it.
   read->options.microbatches = shape.search->dataParallelSize == 1 ? shape.microbatches : 0;
   // The search reports its own progress.
   read->options.progress = nullptr;
@@ -103,8 +95,10 @@ llvm::Expected<TrainingForecast> chooseTrainingMesh(CompileOptions &options) {
     forecast->notes.push_back(
         "the mesh was chosen as if nothing were recomputed: forecasts do not know --recompute " +
         llvm::join(given, ", "));
-  if (given.empty() && chosen.training.recompute != Recompute::None)
-    options.gradients->recompute = {nameOf(chosen.training.recompute).str()};
+  if (!options.gradients->trainable.empty() ||
+      !llvm::StringRef(options.gradients->update->optimizer).starts_with("adam"))
+    forecast->notes.push_back("the mesh was chosen as if Adam updated all weights: forecasts do not know "
+                              "--trainable and --optimizer");
   return forecast;
 }
 

@@ -20,7 +20,7 @@ struct TrainingForecast {
 };
 
 /// `none`, `selective`, `full`.
-llvm::StringRef nameOf(Recompute recompute);
+llvm::StringRef recomputeName(std::optional<RecomputeKind> recompute);
 
 /// Forecasts one training step of the model in the options, whose `training` is set. Writes nothing.
 llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options);

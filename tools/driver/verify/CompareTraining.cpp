@@ -17,6 +17,16 @@ using runtime::NamedTensor;
 using runtime::TrainedTensors;
 
 static constexpr size_t kSteps = 3;
+/// Steps after the first run on weights that already differ: so many times the tolerance.
+static constexpr double kLaterStepFactor = 10;
+/// A norm sums the errors of all gradients: so many times the tolerance of the loss.
+static constexpr double kNormFactor = 10;
+/// Where the original in float64 is known, results may be so many times its distance from the original away,
+static constexpr double kFloat64ErrorFactor = 4;
+/// but not farther than this fraction of the number: beyond it the original takes another branch in float64.
+static constexpr double kMaxSlackFraction = 1e-2;
+/// torch.nn.utils.clip_grad_norm_ divides gradients by (norm + kClipEpsilon) / clip norm.
+static constexpr double kClipEpsilon = 1e-6;
 
 namespace {
 /// Three steps of the original.
@@ -170,13 +180,13 @@ llvm::Expected<TrainedPlan> TrainingComparison::trainPlan(llvm::ArrayRef<Inputs>
     return error;
   for (auto [step, given] : llvm::enumerate(calls)) {
     Inputs inputs = given;
-    inputs[training.rateInput] = at::scalar_tensor(rates[step], at::kFloat);
+    inputs[training.learningRateInput] = at::scalar_tensor(rates[step], at::kFloat);
     inputs[training.stepInput] = at::scalar_tensor(double(step + 1), at::kFloat);
     auto outputs = compared.session.run(inputs, {.signature = compared.index});
     if (!outputs)
       return outputs.takeError();
     result.losses.push_back((*outputs)[training.lossOutput].item<double>());
-    result.norms.push_back((*outputs)[training.normOutput].item<double>());
+    result.norms.push_back((*outputs)[training.gradNormOutput].item<double>());
     if (step == 0)
       if (llvm::Error error = compared.session.trainedTensors().moveInto(result.first))
         return error;
@@ -240,9 +250,9 @@ VerifyReport::Compared TrainingComparison::compareGradientOf(size_t index, const
   if (index < training.weights.size())
     found = recoverGradient(training.weights[index], compared.session.plan(),
                             named(initial.weights, training.weights[index].name), plan.first, rates.front());
-  // Undo the clipping: clip_grad_norm_ divides by (norm + 1e-6) / clipNorm.
+  // Undo the clipping.
   const double scale =
-      training.clipNorm ? std::max(1.0, (plan.norms.front() + 1e-6) / *training.clipNorm) : 1;
+      training.clipNorm ? std::max(1.0, (plan.norms.front() + kClipEpsilon) / *training.clipNorm) : 1;
   const Tensor gradient = found.gradient.defined() ? found.gradient * scale : found.gradient;
   const Tensor &original = expected.gradients.front()[index];
   VerifyReport::Compared result =
@@ -259,8 +269,8 @@ VerifyReport::Compared TrainingComparison::compareWeightOf(size_t index, const T
     largest = std::max(largest, expected.largest[step][index]);
     largestOfModel = std::max(largestOfModel, expected.largestOfModel[step]);
     if (float64)
-      error = std::max(
-          error, 4 * maxAbsDifference(expected.gradients[step][index], float64->gradients[step][index]));
+      error = std::max(error, kFloat64ErrorFactor * maxAbsDifference(expected.gradients[step][index],
+                                                                     float64->gradients[step][index]));
   }
   const WeightSteps steps{training.usesAdam(), rates, allowedGradientError(largest, largestOfModel) + error,
                           expected.gradients.front()[index]};
@@ -271,8 +281,8 @@ VerifyReport::Compared TrainingComparison::compareWeightOf(size_t index, const T
   return result;
 }
 
-/// Compares loss or norm of a step. `slack` is added to the tolerance: four times the original's own distance
-/// from float64.
+/// Compares loss or norm of a step.
+/// \param slack  added to the tolerance.
 static VerifyReport::Compared compareNumber(double found, double expected, double tolerance, double slack) {
   VerifyReport::Compared compared;
   const double size = std::abs(expected);
@@ -280,6 +290,7 @@ static VerifyReport::Compared compareNumber(double found, double expected, doubl
   compared.allowed = std::min(tolerance * std::max(1.0, size), 100 * tolerance * size) + slack;
   compared.maxRelError = compared.error == 0 ? 0 : compared.error / size;
   compared.ok = compared.error <= compared.allowed;
+  compared.isAgainstFloat64 = slack > 0;
   return compared;
 }
 
@@ -288,12 +299,12 @@ VerifyReport TrainingComparison::compareAll(const TrainedPlan &plan, const Verif
   using Kind = VerifyReport::Kind;
   VerifyReport report;
   for (size_t step = 0; step < kSteps; ++step) {
-    // Later steps run on weights that already differ: 10 times the tolerance.
-    const double growth = step == 0 ? 1 : 10, tolerance = growth * toleranceOf(expected.lossDType);
+    const double growth = step == 0 ? 1 : kLaterStepFactor,
+                 tolerance = growth * toleranceOf(expected.lossDType);
     auto float64Slack = [&](auto numbers) {
-      // Beyond that, the original takes another branch in float64.
-      const double most = 1e-2 * std::abs((expected.*numbers)[step]);
-      return float64 ? std::min(4 * std::abs((expected.*numbers)[step] - (float64->*numbers)[step]), most)
+      const double number = (expected.*numbers)[step];
+      return float64 ? std::min(kFloat64ErrorFactor * std::abs(number - (float64->*numbers)[step]),
+                                kMaxSlackFraction * std::abs(number))
                      : 0;
     };
     addTo(report, Kind::Output, where,
@@ -303,7 +314,7 @@ VerifyReport TrainingComparison::compareAll(const TrainedPlan &plan, const Verif
     // The plan computes the norm in float32, whatever the dtype of the gradients.
     addTo(report, Kind::Output, where,
           compareNumber(plan.norms[step], expected.norms[step],
-                        std::max(10 * tolerance, 10 * growth * toleranceOf(at::kFloat)),
+                        kNormFactor * std::max(tolerance, growth * toleranceOf(at::kFloat)),
                         float64Slack(&TrainedOriginal::norms)),
           "grad_norm", step + 1);
   }

@@ -1,72 +1,35 @@
 //===- PlanTraining.cpp ---------------------------------------------------===//
 #include "tools/driver/verify/PlanTraining.h"
+#include "codegen/plan/TrainingStep.h"
 #include "ir/autograd/AddOptimizer.h"
-#include "ir/autograd/StepInputs.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"
+#include <map>
 #include <set>
+#include <tuple>
 
 namespace cleave {
 
-/// Index of grad_scale among the operands of a WeightUpdate (codegen/plan/plan.fbs).
-static constexpr size_t kGradScaleOperand = 3;
-
-static llvm::Error unknown(const char *what) {
+static llvm::Error refuse(const char *what) {
   return llvm::createStringError(llvm::Twine("found a plan ") + what +
-                                 ", expected one of compile --train; verify one that it has made");
+                                 ", expected a plan that cleave compile --train has made");
 }
 
-static void forEachUpdate(
-    const plan::Plan &plan,
-    llvm::function_ref<void(const plan::Program &, const plan::Block &, const plan::Instruction &)> use) {
+static bool hasSameOptions(const plan::OptimizerConfig &a, const plan::OptimizerConfig &b) {
+  auto optionsOf = [](const plan::OptimizerConfig &config) {
+    return std::tuple(config.optimizer, config.weight_decay, config.momentum, config.beta1, config.beta2,
+                      config.epsilon, config.nesterov);
+  };
+  return optionsOf(a) == optionsOf(b);
+}
+
+static void forEachUpdate(const plan::Plan &plan, llvm::function_ref<void(const plan::Instruction &)> use) {
   for (auto &program : plan.programs)
     if (program->phase == plan::Phase::Update)
       for (auto &block : program->blocks)
         for (auto &instruction : block->instructions)
           if (instruction->kind == plan::InstructionKind::WeightUpdate)
-            use(*program, *block, *instruction);
-}
-
-/// The clip norm of a grad_scale `slot`, which is max(1, (norm + 1e-6) / clipNorm), perhaps times the sum of
-/// the normalizers. Goes back from `slot` to the call that makes it, from there to the call that makes its
-/// first operand, and so on, up to a division by a constant: the clip norm. Gives nothing if there is none
-/// among the last kMostOperations calls, or if one of the values is no result of a call in `block`.
-static std::optional<double> clipNormOf(const plan::Plan &plan, const plan::Program &program,
-                                        const plan::Block &block, uint32_t slot) {
-  llvm::DenseMap<uint32_t, const plan::Instruction *> makers;
-  for (auto &instruction : block.instructions)
-    for (uint32_t result : instruction->results)
-      makers[result] = instruction.get();
-  llvm::DenseMap<uint32_t, const plan::Constant *> constants;
-  for (auto &constant : program.constants)
-    constants[constant->slot] = constant->value.get();
-  constexpr int kMostOperations = 8;
-  for (int i = 0; i < kMostOperations; ++i) {
-    const plan::Instruction *maker = makers.lookup(slot);
-    if (!maker || maker->kind != plan::InstructionKind::Call || maker->operands.empty() ||
-        maker->op >= plan.operators.size())
-      return std::nullopt;
-    if (llvm::StringRef(plan.operators[maker->op]).starts_with("aten::div") && maker->operands.size() > 1)
-      if (const plan::Constant *divisor = constants.lookup(maker->operands[1]))
-        return divisor->kind == plan::ConstantKind::Int ? double(divisor->integer) : divisor->real;
-    slot = maker->operands[0];
-  }
-  return std::nullopt;
-}
-
-static bool isNone(const plan::Program &program, uint32_t slot) {
-  return llvm::any_of(program.constants, [&](auto &constant) {
-    return constant->slot == slot && constant->value->kind == plan::ConstantKind::None;
-  });
-}
-
-/// True if `slot` is read from a state. As a grad_scale it is the sum of the normalizers: no clipping.
-static bool isReadOfState(const plan::Block &block, uint32_t slot) {
-  return llvm::any_of(block.instructions, [&](auto &instruction) {
-    return instruction->kind == plan::InstructionKind::StateRead &&
-           llvm::is_contained(instruction->results, slot);
-  });
+            use(*instruction);
 }
 
 /// Finds inputs and outputs of the step. The tree is that of the model beside the inputs that a step adds.
@@ -80,8 +43,7 @@ static bool findLeaves(const plan::Signature &signature, PlanTraining &training)
   auto hasName = [](llvm::StringRef name) { return [name](auto &output) { return output->name == name; }; };
   training.inputTree = signature.input_tree.get();
   // Each added input wraps the former tree.
-  const auto added =
-      llvm::count_if(signature.inputs, [](auto &input) { return isStepInputRole(input->role); });
+  const auto added = llvm::count_if(signature.inputs, [](auto &input) { return plan::isStepInput(*input); });
   for (int64_t i = 0; i < added; ++i) {
     const plan::Tree &tree = *training.inputTree;
     auto inner = llvm::find(tree.keys, "inputs");
@@ -89,42 +51,39 @@ static bool findLeaves(const plan::Signature &signature, PlanTraining &training)
       return false;
     training.inputTree = tree.children[inner - tree.keys.begin()].get();
   }
-  return indexOf(signature.inputs, hasRole(kLearningRateRole), training.rateInput) &&
-         indexOf(signature.inputs, hasRole(kStepRole), training.stepInput) &&
-         indexOf(signature.outputs, hasName("loss"), training.lossOutput) &&
-         indexOf(signature.outputs, hasName("grad_norm"), training.normOutput);
+  return indexOf(signature.inputs, hasRole(plan::kLearningRateRole), training.learningRateInput) &&
+         indexOf(signature.inputs, hasRole(plan::kStepRole), training.stepInput) &&
+         indexOf(signature.outputs, hasName(plan::kLossOutput), training.lossOutput) &&
+         indexOf(signature.outputs, hasName(plan::kGradNormOutput), training.gradNormOutput);
 }
 
 llvm::Expected<std::optional<PlanTraining>> trainingOf(const plan::Plan &plan) {
   PlanTraining training;
-  bool hasUnknownScale = false;
   // Several ranks update a weight, each its copy or its shard.
-  std::set<uint32_t> known;
-  forEachUpdate(plan,
-                [&](const plan::Program &program, const plan::Block &block, const plan::Instruction &update) {
-                  const plan::Weight &weight = *plan.weights[update.op];
-                  if (known.insert(update.op).second)
-                    training.weights.push_back({weight.name, weight.aliases, *update.optimizer});
-                  const uint32_t scale = update.operands[kGradScaleOperand];
-                  if (isNone(program, scale) || isReadOfState(block, scale))
-                    return;
-                  auto clipNorm = clipNormOf(plan, program, block, scale);
-                  hasUnknownScale |= !clipNorm || (training.clipNorm && training.clipNorm != clipNorm);
-                  training.clipNorm = clipNorm;
-                });
+  std::map<uint32_t, const plan::OptimizerConfig *> known;
+  bool isAlike = true;
+  forEachUpdate(plan, [&](const plan::Instruction &update) {
+    const plan::Weight &weight = *plan.weights[update.op];
+    auto [first, isNew] = known.try_emplace(update.op, update.optimizer.get());
+    if (isNew)
+      training.weights.push_back({weight.name, weight.aliases, *update.optimizer});
+    isAlike &= hasSameOptions(*first->second, *update.optimizer);
+  });
   if (training.weights.empty()) {
     if (llvm::any_of(plan.weights, [](auto &weight) { return weight->trainable; }))
-      return unknown("that trains without an optimizer");
+      return refuse("that trains without an optimizer");
     return std::nullopt;
   }
-  if (hasUnknownScale)
-    return unknown("whose gradient scale is not a clipped norm");
+  if (!isAlike)
+    return refuse("whose ranks update a weight with different options of the optimizer");
   if (llvm::any_of(training.weights, [&](const PlanTraining::Weight &weight) {
         return weight.optimizer.optimizer != training.weights.front().optimizer.optimizer;
       }))
-    return unknown("that trains by several optimizers");
+    return refuse("that trains by several optimizers");
   if (plan.signatures.size() != 1 || !findLeaves(*plan.signatures.front(), training))
-    return unknown("that trains with other inputs or outputs");
+    return refuse("that trains with other inputs or outputs");
+  if (const double clipNorm = plan.signatures.front()->clip_norm; clipNorm > 0)
+    training.clipNorm = clipNorm;
   return training;
 }
 
@@ -161,7 +120,7 @@ llvm::Error PlanTraining::setOptions(const UpdateOptions &options) {
 
 std::vector<std::string> modelStates(const plan::Plan &plan) {
   std::set<uint32_t> ofOptimizers;
-  forEachUpdate(plan, [&](const plan::Program &, const plan::Block &, const plan::Instruction &update) {
+  forEachUpdate(plan, [&](const plan::Instruction &update) {
     ofOptimizers.insert(update.optimizer->states.begin(), update.optimizer->states.end());
   });
   std::vector<std::string> names;

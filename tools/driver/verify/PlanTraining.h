@@ -23,8 +23,8 @@ struct PlanTraining {
   /// The global norm to which gradients are clipped.
   std::optional<double> clipNorm;
   /// Indices of the signature's inputs and outputs.
-  size_t rateInput = 0, stepInput = 0, lossOutput = 0, normOutput = 0;
-  /// The tree of the model's inputs, within the signature's; the plan's.
+  size_t learningRateInput = 0, stepInput = 0, lossOutput = 0, gradNormOutput = 0;
+  /// The part of the signature's input tree that holds the model's inputs; owned by the plan.
   const plan::Tree *inputTree = nullptr;
 
   bool usesAdam() const { return weights.front().optimizer.optimizer != plan::Optimizer::Sgd; }

@@ -1,6 +1,7 @@
 //===- VerifyInputs.cpp ---------------------------------------------------===//
 #include "tools/driver/verify/VerifyInputs.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/TrainingStep.h"
 #include "codegen/plan/WitnessedRange.h"
 #include "ir/autograd/StepInputs.h"
 #include "runtime/base/DTypes.h"
@@ -31,7 +32,7 @@ llvm::Expected<Inputs> readInputs(const plan::Signature &signature, const std::s
   for (auto &symbol : signature.symbols)
     traced.push_back(symbol->traced);
   for (auto &input : signature.inputs)
-    if (isStepInputRole(input->role) &&
+    if (plan::isStepInput(*input) &&
         llvm::none_of(*tensors, [&](auto &tensor) { return tensor.name == input->name; }))
       tensors->push_back({input->name, stepInput(*input, traced)});
   return runtime::matchInputs(signature, *tensors, path);

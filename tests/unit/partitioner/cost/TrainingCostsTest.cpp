@@ -194,7 +194,7 @@ TEST(TrainingCostsTest, TensorRanksKeepTheirPart) {
     Formula formula(gpt);
     EXPECT_EQ(savedByALayer(gpt, {}), 10 * formula.sbh + 24 * formula.sbh / t + 5 * formula.scores / t +
                                           kStatisticsOfARow * formula.rows);
-    const TrainingOptions parallel{Recompute::None, true};
+    const TrainingOptions parallel{std::nullopt, true};
     EXPECT_EQ(savedByALayer(gpt, parallel),
               34 * formula.sbh / t + 5 * formula.scores / t + kStatisticsOfARow * formula.rows / t);
   }
@@ -203,16 +203,16 @@ TEST(TrainingCostsTest, TensorRanksKeepTheirPart) {
 TEST(TrainingCostsTest, RecomputesScores) {
   Gpt gpt{.ranks = 2};
   Formula formula(gpt);
-  EXPECT_EQ(savedByALayer(gpt, {Recompute::Selective, true}),
+  EXPECT_EQ(savedByALayer(gpt, {RecomputeKind::Selective, true}),
             34 * formula.sbh / 2 + kStatisticsOfARow * formula.rows / 2);
-  EXPECT_EQ(costOf(gpt.text(), {Recompute::Selective, true}, machineOf(1)).recomputedBytes,
+  EXPECT_EQ(costOf(gpt.text(), {RecomputeKind::Selective, true}, machineOf(1)).recomputedBytes,
             5 * formula.scores / 2);
 }
 
 TEST(TrainingCostsTest, RecomputesBlocks) {
   Gpt gpt;
   Formula formula(gpt);
-  TrainingStageCost cost = costOf(gpt.text(), {Recompute::Full, false}, machineOf(1));
+  TrainingStageCost cost = costOf(gpt.text(), {RecomputeKind::Full, false}, machineOf(1));
   EXPECT_EQ(cost.savedBytes, 2 * 2 * formula.sbh);
   // All of a layer but what enters it.
   EXPECT_EQ(cost.recomputedBytes, 32 * formula.sbh + 5 * formula.scores + kStatisticsOfARow * formula.rows);
@@ -236,7 +236,7 @@ TEST(TrainingCostsTest, GradientsTakeTwiceTheProducts) {
   EXPECT_EQ(cost.savedBytes, 2 * 4 * 8 * 4);
   // Adam in float32: the weights, their gradients and two moments.
   EXPECT_EQ(cost.stateBytes, 2 * 8 * 8 * 16);
-  EXPECT_EQ(costOf(text, {Recompute::Full, false}, machineOf(1)).inputGradient, 3 * product);
+  EXPECT_EQ(costOf(text, {RecomputeKind::Full, false}, machineOf(1)).inputGradient, 3 * product);
 }
 
 TEST(TrainingCostsTest, SumsOverRanksBothWays) {
@@ -248,10 +248,10 @@ TEST(TrainingCostsTest, SumsOverRanksBothWays) {
   // back.
   EXPECT_NEAR(sums({}).forward, 2 * 2 * 2, 1e-9);
   EXPECT_NEAR(sums({}).inputGradient, 2 * 2 * 2, 1e-9);
-  EXPECT_NEAR(sums({Recompute::Full, false}).inputGradient, 2 * 2 * 2 + 2 * 2 * 2, 1e-9);
+  EXPECT_NEAR(sums({RecomputeKind::Full, false}).inputGradient, 2 * 2 * 2 + 2 * 2 * 2, 1e-9);
   // A reduce-scatter and an all-gather each: as many.
-  EXPECT_NEAR(sums({Recompute::None, true}).forward, 2 * 2 * 2, 1e-9);
-  EXPECT_NEAR(sums({Recompute::None, true}).inputGradient, 2 * 2 * 2, 1e-9);
+  EXPECT_NEAR(sums({std::nullopt, true}).forward, 2 * 2 * 2, 1e-9);
+  EXPECT_NEAR(sums({std::nullopt, true}).inputGradient, 2 * 2 * 2, 1e-9);
 }
 
 /// A tensor group of a device and of one that is three times slower goes at the pace of that one.

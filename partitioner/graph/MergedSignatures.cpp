@@ -1,5 +1,5 @@
-//===- JointFunction.cpp - The functions of a module as one ---------------===//
-#include "partitioner/graph/JointFunction.h"
+//===- MergedSignatures.cpp - The functions of a module as one ---------------===//
+#include "partitioner/graph/MergedSignatures.h"
 #include "ir/Signature.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Builders.h"
@@ -10,17 +10,17 @@ using namespace mlir;
 
 namespace cleave {
 
-/// On an operation of a joint function: index of the function that it comes from; absent for the first.
+/// On an operation of a merged function: index of the function that it comes from; absent for the first.
 static constexpr llvm::StringLiteral kSignatureAttr = "cleave.signature";
-/// On a joint function: the numbers of results of the functions that it joins.
+/// On a merged function: the numbers of results of the functions that it merges.
 static constexpr llvm::StringLiteral kSignaturesAttr = "cleave.signatures";
 
-unsigned signatureOf(Operation *op) {
+unsigned signatureIndexOf(Operation *op) {
   auto index = op->getAttrOfType<IntegerAttr>(kSignatureAttr);
   return index ? index.getInt() : 0;
 }
 
-unsigned signaturesOf(func::FuncOp function) {
+unsigned signatureCountOf(func::FuncOp function) {
   auto results = function->getAttrOfType<DenseI64ArrayAttr>(kSignaturesAttr);
   return results ? results.size() : 1;
 }
@@ -47,7 +47,7 @@ static std::string nameIn(unsigned signature, StringRef name) {
 }
 
 StringRef stateName(ReadStateOp state) {
-  return signatureOf(state) ? state.getName().split('/').second : state.getName();
+  return signatureIndexOf(state) ? state.getName().split('/').second : state.getName();
 }
 
 /// `batch__2`: the dimension of the function with this index.
@@ -58,7 +58,7 @@ static std::string dimensionIn(unsigned signature, StringRef name) {
 ExampleShapes partOfBatch(func::FuncOp function, const ExampleShapes &shapes, StringRef batch,
                           uint64_t count) {
   ExampleShapes part = shapes;
-  for (unsigned signature = 0; signature < signaturesOf(function); ++signature) {
+  for (unsigned signature = 0; signature < signatureCountOf(function); ++signature) {
     const std::string name = dimensionIn(signature, batch);
     if (auto size = shapes.sizes().find(name); signature == 0 || size != shapes.sizes().end())
       part = part.resized(name, llvm::divideCeil(shapes.sizes().lookup(name), count));
@@ -105,31 +105,31 @@ static AttrTypeReplacer renamerOf(unsigned signature) {
   return replacer;
 }
 
-//===- Joining ------------------------------------------------------------===//
+//===- Merging ------------------------------------------------------------===//
 
-FailureOr<std::optional<JointFunction>> JointFunction::of(ModuleOp module) {
-  JointFunction result;
+FailureOr<std::optional<MergedSignatures>> MergedSignatures::of(ModuleOp module) {
+  MergedSignatures result;
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isExternal())
       result.functions.push_back(function);
   if (result.functions.empty())
-    return std::optional<JointFunction>();
-  result.joint = result.functions.front();
+    return std::optional<MergedSignatures>();
+  result.merged = result.functions.front();
   if (result.functions.size() == 1)
     return std::optional(std::move(result));
   func::FuncOp first = result.functions.front();
   Builder b(module.getContext());
   result.owned = func::FuncOp::create(first.getLoc(), first.getName(), b.getFunctionType({}, {}));
-  result.joint = *result.owned;
+  result.merged = *result.owned;
   for (NamedAttribute attribute : first->getDiscardableAttrs())
-    result.joint->setAttr(attribute.getName(), attribute.getValue());
-  result.joint->removeAttr(kFrequencyAttr);
+    result.merged->setAttr(attribute.getName(), attribute.getValue());
+  result.merged->removeAttr(kFrequencyAttr);
   SmallVector<int64_t> counts;
   for (func::FuncOp function : result.functions)
     counts.push_back(function.getNumResults());
-  result.joint->setAttr(kSignaturesAttr, b.getDenseI64ArrayAttr(counts));
-  result.joint.addEntryBlock();
-  OpBuilder::atBlockEnd(&result.joint.getBody().front()).create<func::ReturnOp>(first.getLoc());
+  result.merged->setAttr(kSignaturesAttr, b.getDenseI64ArrayAttr(counts));
+  result.merged.addEntryBlock();
+  OpBuilder::atBlockEnd(&result.merged.getBody().front()).create<func::ReturnOp>(first.getLoc());
   for (unsigned index = 0; index < result.functions.size(); ++index)
     if (failed(result.append(index)))
       return failure();
@@ -137,14 +137,14 @@ FailureOr<std::optional<JointFunction>> JointFunction::of(ModuleOp module) {
 }
 
 /// Appends one function: arguments, body and results.
-LogicalResult JointFunction::append(unsigned index) {
+LogicalResult MergedSignatures::append(unsigned index) {
   func::FuncOp function = functions[index];
-  Block &body = joint.getBody().front();
+  Block &body = merged.getBody().front();
   AttrTypeReplacer renamer = renamerOf(index);
   IRMapping map;
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
-  joint.getAllArgAttrs(argumentAttributes);
-  joint.getAllResultAttrs(resultAttributes);
+  merged.getAllArgAttrs(argumentAttributes);
+  merged.getAllResultAttrs(resultAttributes);
   function.getAllArgAttrs(argumentAttributes);
   function.getAllResultAttrs(resultAttributes);
   for (BlockArgument argument : function.getArguments()) {
@@ -159,22 +159,22 @@ LogicalResult JointFunction::append(unsigned index) {
   for (Value result : function.getBody().front().getTerminator()->getOperands())
     results.push_back(map.lookup(result));
   end->setOperands(results);
-  joint.setType(b.getFunctionType(body.getArgumentTypes(), end->getOperandTypes()));
-  joint.setAllArgAttrs(argumentAttributes);
-  joint.setAllResultAttrs(resultAttributes);
+  merged.setType(b.getFunctionType(body.getArgumentTypes(), end->getOperandTypes()));
+  merged.setAllArgAttrs(argumentAttributes);
+  merged.setAllResultAttrs(resultAttributes);
   if (index > 0)
     for (StringRef attribute : {kSymbolsAttr, kSizeLimitsAttr})
       if (auto own = function->getAttrOfType<DictionaryAttr>(attribute)) {
-        NamedAttrList all(joint->getAttrOfType<DictionaryAttr>(attribute));
+        NamedAttrList all(merged->getAttrOfType<DictionaryAttr>(attribute));
         for (NamedAttribute entry : renamed(own, index))
           all.set(entry.getName(), entry.getValue());
-        joint->setAttr(attribute, all.getDictionary(b.getContext()));
+        merged->setAttr(attribute, all.getDictionary(b.getContext()));
       }
   return success();
 }
 
-/// The joint operation of a weight that an earlier function has, too; null for a new one.
-FailureOr<Operation *> JointFunction::sharedWeight(Operation *op) {
+/// The merged operation of a weight that an earlier function has, too; null for a new one.
+FailureOr<Operation *> MergedSignatures::sharedWeight(Operation *op) {
   auto param = cast<ParamOp>(op);
   auto [known, isNew] = weights.try_emplace(param.getName(), nullptr);
   if (isNew)
@@ -189,7 +189,7 @@ FailureOr<Operation *> JointFunction::sharedWeight(Operation *op) {
                          << " as in an earlier function; all functions of a module share its weights";
 }
 
-LogicalResult JointFunction::appendBody(unsigned index, IRMapping &map, OpBuilder &b) {
+LogicalResult MergedSignatures::appendBody(unsigned index, IRMapping &map, OpBuilder &b) {
   func::FuncOp function = functions[index];
   AttrTypeReplacer renamer = renamerOf(index);
   const auto frequency = function->getAttrOfType<FloatAttr>(kFrequencyAttr);
@@ -239,7 +239,7 @@ LogicalResult JointFunction::appendBody(unsigned index, IRMapping &map, OpBuilde
   return success();
 }
 
-void JointFunction::copyBack() {
+void MergedSignatures::copyBack() {
   for (auto [made, original] : origins) {
     NamedAttrList decided(made->getDiscardableAttrDictionary());
     decided.erase(kSignatureAttr);
