@@ -1,6 +1,7 @@
 """What the modules of an eager model return, by the names of capture points, and edits of it by forward hooks."""
 
 import contextlib
+import dataclasses
 from collections.abc import MutableMapping
 
 import torch
@@ -12,6 +13,8 @@ def tensors_of(value):
         return [value]
     if isinstance(value, MutableMapping):
         return [tensor for child in value.values() for tensor in tensors_of(child)]
+    if dataclasses.is_dataclass(value):
+        return [tensor for field in dataclasses.fields(value) for tensor in tensors_of(getattr(value, field.name))]
     if isinstance(value, (tuple, list)):
         return [tensor for child in value for tensor in tensors_of(child)]
     return []
@@ -25,6 +28,9 @@ def with_tensors(value, tensors):
         for key, child in list(value.items()):
             value[key] = with_tensors(child, tensors)
         return value
+    if dataclasses.is_dataclass(value):
+        return dataclasses.replace(value, **{field.name: with_tensors(getattr(value, field.name), tensors)
+                                             for field in dataclasses.fields(value)})
     if isinstance(value, (tuple, list)):
         items = [with_tensors(child, tensors) for child in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

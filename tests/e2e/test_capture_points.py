@@ -1,6 +1,7 @@
 """Every module's result is a capture point of the plan, and the plan is what it would be without."""
 
 import copy
+import dataclasses
 import re
 
 import pytest
@@ -104,6 +105,29 @@ class Sized(nn.Module):
         return x.shape[1], y, x.shape[1] * 2 + 1, y.tanh()
 
 
+class Counts(nn.Module):
+    """Returns numbers made of sizes in more steps than Python calls, and in as many ways as 2 to the power of 60."""
+
+    def forward(self, x):
+        steps, ways = x.shape[1], x.shape[1]
+        for _ in range(1200):
+            steps = steps + 1
+        for _ in range(60):
+            ways = ways - ways + ways
+        return steps, x * 2, ways
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Pairs(nn.Module):
+    def forward(self, x):
+        return Pair(x + 1, x.cos())
+
+
 class Writes(nn.Module):
     """Writes to its argument and returns nothing."""
 
@@ -116,14 +140,16 @@ class Keeps(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.read, self.unread, self.writes = Sized(), Sized(), Writes()
+        self.read, self.unread, self.writes, self.counts, self.pairs = Sized(), Sized(), Writes(), Counts(), Pairs()
 
     def forward(self, x):
         length, first, more, second = self.read(x)
         self.unread(x)
         x = first / length + second * more + self.read.kept + self.unread.kept
         self.writes(x)
-        return x.sigmoid()
+        steps, x, ways = self.counts(x)
+        pair = self.pairs(x * steps / ways)
+        return pair.first.sigmoid() * pair.second
 
 
 def test_points_are_what_modules_return(tmp_path):
@@ -132,9 +158,10 @@ def test_points_are_what_modules_return(tmp_path):
     module, x = Keeps().eval(), torch.randn(2, 3, 8)
     files.write(tracing.trace(copy.deepcopy(module), x), tmp_path / "model.pt")
     cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=tmp_path)
-    cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--capture", "*", "--outputs", "found.safetensors", cwd=tmp_path)
+    cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--capture", "*", "--outputs", "found.safetensors",
+           cwd=tmp_path)
     found = load_file(tmp_path / "found.safetensors")
     expected = recorded(module, lambda: module(x.clone()))
-    assert {name for name in found if name != "output"} == {"read", "read[1]", "read.up", "unread.up"}
+    assert found.keys() - {"output"} == {"read", "read[1]", "read.up", "unread.up", "counts", "pairs", "pairs[1]"}
     for name in found:
         torch.testing.assert_close(found[name], module(x.clone()) if name == "output" else expected[name], rtol=1e-5, atol=1e-6)

@@ -84,7 +84,8 @@ def task(self, x, number):
     (masks_if_any, X, ZEROS.bool()), (flag, X, torch.tensor(True)), (flag, X, torch.tensor([True])), (weights_if_zero, X, ONES),
     (adds_if_any, X, torch.zeros(2, 4)), (rolls, X, torch.zeros(2, dtype=torch.long)), (more_than(0), X, ZEROS.long()),
     (more_than(1), X, torch.ones(2, dtype=torch.long)), (more_than(3), X, 3 * ONES.long()), (more_than(-100), X, torch.full((2,), -100)),
-    (masks_if_unlike, X, torch.tensor([2, 7])), (crops_to_first, X[:1], torch.tensor([8])), (crops_to_last_mask, X, ONES.long()), (half_hidden, X, ONES.long()),
+    (masks_if_unlike, X, torch.tensor([2, 7])), (crops_to_first, X[:1], torch.tensor([8])),
+    (crops_to_last_mask, X, ONES.long()), (half_hidden, X, ONES.long()),
     (sample_hidden, X, ONES.bool()), (sign, X, torch.tensor(0.0))])
 def test_a_decision_by_values_is_refused(forward, x, other):
     with pytest.raises(TraceError, match="trace and module return different outputs when"):

@@ -6,6 +6,7 @@ instead, with the same name.
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -21,13 +22,12 @@ from torch import nn
 from cleave_trace import trees
 
 CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
-
-
 # A class's attribute, and in the file one of the module: its outputs are marked, so that a value without a mark is none of them.
 MARKED = "cleave_outputs_are_marked"
-# Nodes of numbers that follow from the numbers among their inputs.
-ARITHMETIC = {f"aten::{name}" for name in (
-    "Float", "Int", "add", "ceil", "div", "floor", "floor_divide", "mul", "neg", "pow", "remainder", "round", "rsub", "sub", "trunc")}
+# Nodes of a trace: sizes, and numbers that follow from the numbers among their inputs.
+SIZES = {"aten::size", "aten::numel"}
+NUMBERS = {"prim::NumToTensor", *(f"aten::{name}" for name in (
+    "Float", "Int", "add", "ceil", "div", "floor", "floor_divide", "mul", "neg", "pow", "remainder", "round", "rsub", "sub", "trunc"))}
 
 
 def replace_forward(module, forward, **attributes):
@@ -54,6 +54,11 @@ def alias(value, numbers=None):
         for key, child in value.items():
             aliased[key] = alias(child, numbers)
         return aliased
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        aliased = copy.copy(value)
+        for field in dataclasses.fields(value):
+            object.__setattr__(aliased, field.name, alias(getattr(value, field.name), numbers))
+        return aliased
     if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
         items = [alias(item, numbers) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
@@ -64,20 +69,17 @@ def is_size(tensor):
     """True of a size, or a number made of sizes, which a trace has as a tensor and the module returns as a number."""
     if tensor.dim() or not torch.jit.is_tracing():
         return False
-
-    def follows(value):
-        """From sizes: True; from constants alone: None."""
-        node = value.node()
-        if node.kind() in ("aten::size", "aten::numel"):
-            return True
-        if node.kind() == "prim::Constant":
-            return None
-        if node.kind() not in ARITHMETIC and node.kind() != "prim::NumToTensor":
+    found, pending = {}, [torch._C._get_value_trace(tensor)]  # Kinds of nodes by the name of their value.
+    while pending:
+        value = pending.pop()
+        if value.debugName() in found:
+            continue
+        found[value.debugName()] = kind = value.node().kind()
+        if kind in NUMBERS:
+            pending.extend(value.node().inputs())
+        elif kind not in SIZES and kind != "prim::Constant":
             return False
-        found = {follows(operand) for operand in node.inputs()}
-        return False if False in found else True if True in found else None
-
-    return bool(follows(torch._C._get_value_trace(tensor)))
+    return not SIZES.isdisjoint(found.values())
 
 
 def rename_reserved(root):
